@@ -1,0 +1,1 @@
+"""remq: active memory for AI agents on Redis."""

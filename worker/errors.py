@@ -1,0 +1,52 @@
+"""Every error remq raises on purpose.
+
+```
+RemqError                   something could not be done; the message is the sentence a person reads
+├── SettingsError           a setting is wrong or contradicts another
+├── StoreError              the server refused, or is not one we can work with
+│   └── StoreUnavailable    the server does not answer
+├── MemoryNotFound          no such agent, memory, dead letter or run
+├── PassRefused             a pass may not start: disabled, busy, claimed, or another model
+└── ModelError              a model gave no usable answer; one step of a pass is skipped
+    ├── ModelUnavailable    it did not answer: refused, timed out, no such address, 4xx, 5xx
+    └── AnswerError         it answered, but not with what was asked for
+```
+
+A message never holds memory text, a key or a password.
+"""
+
+
+class RemqError(Exception):
+    """Something could not be done; the message is the sentence a person reads."""
+
+
+class SettingsError(RemqError):
+    """A setting is wrong or contradicts another."""
+
+
+class StoreError(RemqError):
+    """The server refused, or is not one remq can work with."""
+
+
+class StoreUnavailable(StoreError):
+    """The server does not answer."""
+
+
+class MemoryNotFound(RemqError):
+    """No such agent, memory, dead letter or run."""
+
+
+class PassRefused(RemqError):
+    """A pass may not start: disabled, busy, claimed, or meant for another model."""
+
+
+class ModelError(RemqError):
+    """A model gave no usable answer; one step of a pass is skipped."""
+
+
+class ModelUnavailable(ModelError):
+    """The model did not answer: refused, timed out, no such address, 4xx, 5xx."""
+
+
+class AnswerError(ModelError):
+    """The model answered, but not with what was asked for."""

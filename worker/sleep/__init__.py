@@ -1,0 +1,1 @@
+"""The sleep pass: what an idle agent's memory goes through."""

@@ -1,0 +1,1 @@
+"""The command line: `remq` and everything an operator types."""

@@ -1,0 +1,117 @@
+"""What every command needs: settings, connections, errors in one sentence, plain output."""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+from redis.exceptions import RedisError
+from rich.console import Console
+from rich.markup import escape
+
+from producer.event import EventError, check_agent
+from worker import connect, settings as environment
+from worker.connect import Client
+from worker.errors import RemqError
+from worker.settings import Settings
+
+#: For people: colour only on a terminal.
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+class _Agent(click.ParamType):
+    name = "agent"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Check an agent's name as the contract does."""
+        try:
+            check_agent(value)
+        except EventError as error:
+            self.fail(f"{error}.", param, ctx)
+        return str(value)
+
+
+AGENT = _Agent()
+agent_option = click.option("--agent", type=AGENT, required=True, help="Whose memory.")
+
+
+class Session:
+    """Settings and connections of one command, made when first used."""
+
+    def __init__(self) -> None:
+        self.settings: Settings = environment.load()
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """The memory's server."""
+        if self._client is None:
+            self._client = connect.memory(self.settings)
+        return self._client
+
+
+def exit_code(run: Callable[[], Any]) -> int:
+    """Run a command: 0 done, 1 it could not be done, 2 wrong usage; never a stack trace."""
+    try:
+        run()
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as wrong:
+        wrong.show()
+        return wrong.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        err.print("Stopped.")
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; that is theirs to decide.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (RemqError, EventError) as fault:
+        return _say(str(fault))
+    except RedisError as fault:
+        return _say(str(connect.sentence(fault, _server())))
+    except OSError as fault:
+        return _say(f"{fault.filename or 'The system'}: {fault.strerror or type(fault).__name__}.")
+    return 0
+
+
+def _say(sentence: str) -> int:
+    sentence = sentence[:1].upper() + sentence[1:]
+    err.print(f"[red]Error:[/red] {escape(sentence.rstrip('.'))}.")
+    return 1
+
+
+def _server() -> str:
+    return os.environ.get("REMQ_REDIS_URL", "the server")
+
+
+def print_json(value: object) -> None:
+    """One JSON object on one line of stdout."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_lines(values: Iterable[object]) -> None:
+    """JSON lines on stdout."""
+    for value in values:
+        print_json(value)
+
+
+def log_to_stderr(level: int = logging.INFO) -> None:
+    """Log lines for a role: time, role, what; never a memory's text."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    for name in ("remq", "rq.worker", "rq.job"):
+        logging.getLogger(name).setLevel(level)

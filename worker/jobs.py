@@ -1,0 +1,103 @@
+"""What RQ calls: one claimed pass, or one extraction on write. Arguments are ids only."""
+
+import logging
+import time
+from typing import Any
+
+from worker import connect, settings as environment
+from worker.config import Config, ConfigStore
+from worker.connect import Client
+from worker.errors import ModelError, PassRefused
+from worker.gate import Gate
+from worker.keys import Keys
+from worker.memory.store import AgentMemory
+from worker.models import permitted_model
+from worker.queue import FORCE
+from worker.runs import Runs
+from worker.settings import Settings
+from worker.sleep import extract
+from worker.sleep.consolidate import Pass, Progress, silent
+from worker.sleep.report import Report
+
+log = logging.getLogger("remq.pass")
+
+
+def consolidate(agent: str, token: str, *how: str) -> dict[str, Any] | None:
+    """Do one claimed pass. The report also stands in the agent's ledger."""
+    settings = environment.load()
+    client = connect.memory(settings)
+    report = run_claimed(client, settings, agent, token, force=FORCE in how)
+    return None if report is None else report.public()
+
+
+def extract_metadata(agent: str, *ids: str) -> int:
+    """Find entities and topics of items just written; how many were annotated."""
+    settings = environment.load()
+    client = connect.memory(settings)
+    config = config_store(client, settings).for_agent(agent)
+    if not config.extract_on_write:
+        return 0
+    memory = agent_memory(client, settings, agent)
+    try:
+        model = permitted_model(settings, config)
+        return extract.annotate(
+            memory, model, [int(item_id) for item_id in ids], deadline_s=settings.llm_timeout_s
+        )
+    except (ModelError, PassRefused) as error:
+        log.warning("extraction skipped agent=%s: %s", agent, error)
+        return 0
+
+
+def run_claimed(
+    client: Client,
+    settings: Settings,
+    agent: str,
+    token: str,
+    *,
+    force: bool = False,
+    progress: Progress = silent,
+) -> Report | None:
+    """Start a claimed run and do its pass.
+
+    None if it was put off, since the agent is busy or the pass not allowed, or if the run belongs
+    to another by now; the run's record says why. `force` passes over the idle gate.
+    """
+    runs = Runs(client, settings)
+    if runs.start(agent, token) != "OK":
+        log.info("run is not ours any more agent=%s run=%s", agent, token)
+        return None
+    config = config_store(client, settings).for_agent(agent)
+    try:
+        model = permitted_model(settings, config)
+    except PassRefused as error:
+        log.warning("pass refused agent=%s run=%s: %s", agent, token, error)
+        runs.put_off(agent, token, str(error), time.time() + config.backoff_s)
+        return None
+    if not force:
+        idle = Gate(client, settings).look(agent, runs.record(agent), time.time())
+        if not idle.idle:
+            runs.put_off(agent, token, idle.reason, time.time() + settings.defer_s)
+            return None
+    return Pass(
+        agent_memory(client, settings, agent),
+        runs,
+        config,
+        model,
+        agent,
+        token,
+        deadline_s=settings.pass_deadline_s,
+        call_timeout_s=settings.llm_timeout_s,
+        prompt_tokens=settings.prompt_tokens,
+        clip_at=settings.durable_clip,
+        progress=progress,
+    ).perform()
+
+
+def config_store(client: Client, settings: Settings) -> ConfigStore:
+    """The run-time settings on a server, over those of this environment."""
+    return ConfigStore(client, Keys(settings.prefix), Config.from_settings(settings))
+
+
+def agent_memory(client: Client, settings: Settings, agent: str) -> AgentMemory:
+    """One agent's memory on a server."""
+    return AgentMemory(client, Keys(settings.prefix).agent(agent), feed_max=settings.feed_max)

@@ -1,0 +1,78 @@
+local run, passes, items, unconsolidated, expiring, provenance, insights, rev, changes, connections = unpack(KEYS) -- ...
+local token, now, not_before, rerate, passes_max, feed_max, window, links, insight, report = unpack(ARGV) -- ...
+-- Apply a whole pass, or nothing of it.
+-- `window`, `links`, `insight`, `report`: how many items, connections, insights (0 or 1) and report
+-- fields follow. Further KEYS: the window's item hashes, their links, then the insight's hash and links.
+-- Further ARGV: an item: id, revision, entities, topics ('' leaves them); a connection: from, to,
+-- relationship; an insight: id, text, provenance, salience, expires_at, source ids, entities, topics;
+-- then the report's fields and values.
+-- Returns {word, connections made, salience raised}: OK, SUPERSEDED, or CHANGED with the item's id.
+local fixed_keys, fixed_args = 10, 10
+local made_by = '|' .. token .. '|' .. now
+if redis.call('HGET', run, 'token') ~= token or redis.call('HGET', run, 'state') ~= 'running' then return {'SUPERSEDED', 0, 0} end
+local at, item_of, links_of = fixed_args, {}, {}
+for n = 1, window do
+  local id = ARGV[at + (n - 1) * 4 + 1]
+  item_of[id], links_of[id] = KEYS[fixed_keys + n], KEYS[fixed_keys + window + n]
+  if redis.call('HGET', item_of[id], 'rev') ~= ARGV[at + (n - 1) * 4 + 2] then return {'CHANGED', id, 0} end
+end
+
+local insight_at = at + window * 4 + links * 3
+local insight_id = insight == '1' and ARGV[insight_at + 1] or ''
+local insight_links = KEYS[fixed_keys + window * 2 + 2]
+local made, degree = 0, {}
+for n = 1, links do
+  local from, to, relationship = unpack(ARGV, at + window * 4 + (n - 1) * 3 + 1, at + window * 4 + n * 3)
+  local field = from .. ':' .. to .. ':' .. relationship
+  if redis.call('HSETNX', connections, field, insight_id .. made_by) == 1 then
+    made = made + 1
+    degree[from], degree[to] = (degree[from] or 0) + 1, (degree[to] or 0) + 1
+    redis.call('SADD', links_of[from], field)
+    redis.call('SADD', links_of[to], field)
+    if insight_id ~= '' then redis.call('SADD', insight_links, field) end
+  end
+end
+
+local raised = {}
+for n = 1, window do
+  local id, _, entities, topics = unpack(ARGV, at + (n - 1) * 4 + 1, at + n * 4)
+  local item = item_of[id]
+  local base, bump, salience, accessed, consolidated =
+    unpack(redis.call('HMGET', item, 'base', 'bump', 'salience', 'last_access_ts', 'last_consolidated_at'))
+  local more = 10 * (degree[id] or 0)
+  if accessed and tonumber(accessed) > tonumber(consolidated or 0) then more = more + 5 end
+  if rerate == '1' and more > 0 then
+    local higher = string.format('%.14g', math.min(1, base + (bump + more) / 100))
+    redis.call('HSET', item, 'bump', bump + more, 'salience', higher)
+    if tonumber(higher) > tonumber(salience) then raised[#raised + 1] = id .. ':' .. higher end
+  end
+  if entities ~= '' then redis.call('HSET', item, 'entities', entities) end
+  if topics ~= '' then redis.call('HSET', item, 'topics', topics) end
+  redis.call('HSET', item, 'last_consolidated_at', now)
+  redis.call('ZREM', unconsolidated, id)
+end
+if #raised > 0 then
+  redis.call('XADD', changes, 'MAXLEN', '~', feed_max, redis.call('INCR', rev) .. '-0', 'op', 'rerate', 'data', table.concat(raised, ','))
+end
+
+if insight_id ~= '' then
+  local _, text, source, salience, expires_at, sources, entities, topics = unpack(ARGV, insight_at + 1, insight_at + 8)
+  local item, revision = KEYS[fixed_keys + window * 2 + 1], redis.call('INCR', rev)
+  redis.call('HSET', item, 'text', text, 'tier', 'durable', 'kind', 'insight', 'provenance', source,
+    'salience', salience, 'base', salience, 'bump', 0, 'access_count', 0, 'ts', now, 'event_id', '',
+    'rev', revision, 'source_ids', sources, 'entities', entities, 'topics', topics)
+  redis.call('ZADD', items, now, insight_id)
+  redis.call('ZADD', insights, now, insight_id)
+  redis.call('ZADD', provenance, 0, source .. '\0' .. insight_id)
+  if expires_at ~= '' then
+    redis.call('HSET', item, 'expires_at', expires_at)
+    redis.call('ZADD', expiring, expires_at, insight_id)
+  end
+  redis.call('XADD', changes, 'MAXLEN', '~', feed_max, revision .. '-0', 'op', 'put', 'data', insight_id)
+  redis.call('HSET', run, 'unpublished', insight_id .. made_by)
+end
+
+redis.call('HSET', run, 'state', 'idle', 'not_before', not_before, 'deferred_reason', '')
+redis.call('XADD', passes, 'MAXLEN', '~', passes_max, '*', 'connections_made', made, 'salience_rerated', #raised,
+  unpack(ARGV, insight_at + insight * 8 + 1))
+return {'OK', made, #raised}

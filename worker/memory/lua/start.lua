@@ -1,0 +1,13 @@
+local run = unpack(KEYS)
+local token, lease_s = unpack(ARGV)
+-- Begin a claimed pass: count the attempt and start its lease, by the server's clock.
+-- Returns OK, RUNNING (another process holds the lease) or SUPERSEDED (the claim is not this one's).
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1000000
+local state, holder, lease_until = unpack(redis.call('HMGET', run, 'state', 'token', 'lease_until'))
+if holder ~= token or (state ~= 'queued' and state ~= 'running') then return 'SUPERSEDED' end
+if state == 'running' and tonumber(lease_until) > now then return 'RUNNING' end
+
+redis.call('HSET', run, 'state', 'running', 'lease_until', string.format('%.3f', now + lease_s))
+redis.call('HINCRBY', run, 'attempts', 1)
+return 'OK'

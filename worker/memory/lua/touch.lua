@@ -1,0 +1,21 @@
+local rev, changes, run = unpack(KEYS) -- ...
+local now, feed_max = unpack(ARGV) -- ...
+-- Count one recall of each item that still exists, with one entry in the feed.
+-- Further KEYS: the item hashes. Further ARGV: their ids, in the same order.
+-- The feed holds each item's new count, so that reading it twice gives the same. Returns `id:count`s.
+if redis.call('EXISTS', rev) == 0 then return {} end
+local touched = {}
+for n = 4, #KEYS do
+  if redis.call('EXISTS', KEYS[n]) == 1 then
+    local count = redis.call('HINCRBY', KEYS[n], 'access_count', 1)
+    redis.call('HSET', KEYS[n], 'last_access_ts', now)
+    touched[#touched + 1] = ARGV[n - 1] .. ':' .. count
+  end
+end
+redis.call('HSET', run, 'last_recall_at', now)
+if #touched > 0 then
+  local revision = redis.call('INCR', rev)
+  redis.call('XADD', changes, 'MAXLEN', '~', feed_max, revision .. '-0', 'op', 'touch',
+    'data', table.concat(touched, ','), 'at', now)
+end
+return touched

@@ -1,0 +1,35 @@
+local seen, items, unconsolidated, expiring, provenance, rev, epoch, changes, run = unpack(KEYS) -- ...
+local now, new_epoch, feed_max = unpack(ARGV) -- ...
+-- Store a batch of one agent's events, each once.
+-- Further KEYS: the item hash reserved for each event.
+-- Further ARGV, nine an event: id, event_id, text, tier, kind, provenance, salience, ts, expires_at.
+-- Returns {events stored, events seen before, items waiting for a pass, when the next may start}.
+local fixed_keys, fixed_args, width = 9, 3, 9
+local events = #KEYS - fixed_keys
+if #ARGV ~= fixed_args + events * width then return redis.error_reply('ERR write: arguments do not fit keys') end
+
+local stored, revision = {}, nil
+for n = 1, events do
+  local at = fixed_args + (n - 1) * width
+  local id, event_id, text, tier, kind, source, salience, ts, expires_at = unpack(ARGV, at + 1, at + width)
+  if redis.call('ZADD', seen, 'NX', now, event_id) == 1 then
+    revision = revision or redis.call('INCR', rev)
+    local item = KEYS[fixed_keys + n]
+    redis.call('HSET', item, 'text', text, 'tier', tier, 'kind', kind, 'provenance', source,
+      'salience', salience, 'base', salience, 'bump', 0, 'access_count', 0, 'ts', ts,
+      'event_id', event_id, 'rev', revision)
+    redis.call('ZADD', items, ts, id)
+    redis.call('ZADD', unconsolidated, ts, id)
+    redis.call('ZADD', provenance, 0, source .. '\0' .. id)
+    if expires_at ~= '' then
+      redis.call('HSET', item, 'expires_at', expires_at)
+      redis.call('ZADD', expiring, expires_at, id)
+    end
+    stored[#stored + 1] = id
+  end
+end
+if #stored > 0 then
+  redis.call('SET', epoch, new_epoch, 'NX')
+  redis.call('XADD', changes, 'MAXLEN', '~', feed_max, revision .. '-0', 'op', 'put', 'data', table.concat(stored, ','))
+end
+return {#stored, events - #stored, redis.call('ZCARD', unconsolidated), redis.call('HGET', run, 'not_before') or '0'}

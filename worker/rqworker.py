@@ -1,0 +1,118 @@
+"""The RQ worker: runs passes, one at a time, each in a process of its own.
+
+Start as many as you like, on as many machines as you like.
+"""
+
+import logging
+import os
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+from rq import Queue
+from rq.executions import Execution
+from rq.job import Job
+from rq.serializers import JSONSerializer
+from rq.worker import SpawnWorker, Worker
+
+from worker import connect, settings as environment
+from worker import jobs as jobs  # Imported here, so that a forked child need not.
+from worker.connect import Client
+from worker.models import choose_model
+from worker.queue import JobRefused, OwnJob, OwnQueue, extract_queue, pass_queue
+from worker.settings import Settings
+
+log = logging.getLogger("remq.worker")
+
+#: Pause before a worker that lost its server begins again.
+RESTART_PAUSE_S = 2.0
+
+
+class OwnWorker(Worker):
+    """Takes only our own jobs, and knows whether it was told to stop."""
+
+    job_class = OwnJob
+    queue_class = OwnQueue
+    told_to_stop = False
+
+    def request_stop(self, signum: int, frame: FrameType | None) -> None:
+        """Finish the pass in hand, then stop."""
+        self.told_to_stop = True
+        super().request_stop(signum, frame)
+
+    def handle_exception(self, job: Job, *exc_info: Any) -> None:
+        """Log why a job failed; a job that is not ours needs no stack trace."""
+        if isinstance(exc_info[1], JobRefused):
+            self.log.warning("%s Nothing of it was run.", exc_info[1])
+            return
+        super().handle_exception(job, *exc_info)
+
+
+class ForkingWorker(OwnWorker):
+    """Runs each job in a forked child, which has every heavy import already."""
+
+
+class SpawningWorker(OwnWorker, SpawnWorker):
+    """Runs each job in a fresh process, for systems where a fork is not safe.
+
+    RQ's own spawning worker puts the server's password on the child's command line, where every
+    user of the machine can read it; this child connects by its own environment.
+    """
+
+    def fork_work_horse(self, job: Job, queue: Queue) -> None:
+        """Start a child that does one job."""
+        environ = dict(
+            os.environ,
+            RQ_WORKER_ID=self.name,
+            RQ_JOB_ID=job.id,
+            RQ_EXECUTION_ID=self.execution.id,  # type: ignore[union-attr]
+        )
+        command = [sys.executable, "-m", "worker.horse", self.key, job.id, queue.name]
+        self._horse_pid = os.posix_spawn(sys.executable, command, environ, setpgroup=0)
+        self.procline(f"Spawned {self._horse_pid}")
+
+
+def do_one(worker_key: str, job_id: str, queue_name: str) -> None:
+    """Do one job in this process, as the child of a spawning worker."""
+    client = connect.queue(environment.load())
+    worker = SpawningWorker.find_by_key(
+        worker_key,
+        connection=client,
+        job_class=OwnJob,
+        queue_class=OwnQueue,
+        serializer=JSONSerializer,
+    )
+    if worker is None:
+        sys.exit(1)
+    job = OwnJob.fetch(job_id, connection=client, serializer=JSONSerializer)
+    queue = OwnQueue(queue_name, connection=client, serializer=JSONSerializer, job_class=OwnJob)
+    execution = Execution.fetch(os.environ["RQ_EXECUTION_ID"], job.id, connection=client)
+    worker.executions[execution.id] = execution
+    worker.main_work_horse(job, queue)
+
+
+def forks(settings: Settings) -> bool:
+    """Whether a job is run in a fork: not on macOS, where system libraries do not survive it."""
+    if settings.worker_start == "auto":
+        return sys.platform != "darwin"
+    return settings.worker_start == "fork"
+
+
+def run(client: Client, settings: Settings, *, burst: bool = False) -> None:
+    """Run passes until told to stop, or with `burst` until none waits."""
+    choose_model(settings)  # Heavy imports happen here, before any fork.
+    kind = ForkingWorker if forks(settings) else SpawningWorker
+    queues = [pass_queue(client, settings), extract_queue(client, settings)]
+    while True:
+        worker = kind(
+            queues,
+            connection=client,
+            serializer=JSONSerializer,
+            log_job_description=False,
+        )
+        worker.work(burst=burst, logging_level=None)
+        if burst or worker.told_to_stop:
+            return
+        log.warning("the worker lost its queue, trying again")
+        time.sleep(RESTART_PAUSE_S)

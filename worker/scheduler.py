@@ -1,0 +1,247 @@
+"""The scheduler: puts a pass into the queue for agents that are due, allowed and idle.
+
+Several may run; one leads, which only saves work: what makes a pass single is the claim of its run.
+"""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+from redis.exceptions import ResponseError
+
+from worker.config import Config, ConfigStore
+from worker.connect import Client
+from worker.dead import DeadLetters
+from worker.gate import Gate
+from worker.keys import Keys
+from worker.memory.scripts import Script, run as run_script
+from worker.queue import OwnQueue, enqueue_pass, is_waiting
+from worker.runs import Claim, RunRecord, Runs
+from worker.settings import Settings
+from worker.writer import GROUP
+
+log = logging.getLogger("remq.scheduler")
+
+_LEAD = Script.load("lead")
+_RESIGN = Script.load("resign")
+
+#: Due agents looked at in one tick, and agents mended in one stride of the walk.
+TICK_AGENTS = 100
+STRIDE = 500
+#: A consumer without entries that was silent this long belongs to a writer that is gone.
+CONSUMER_GONE_S = 3600
+#: How long a job that was taken from the queue may need until its run has started.
+STARTING_S = 30
+DAY_S = 86_400
+
+
+@dataclass(slots=True)
+class Tick:
+    """What one tick did: runs enqueued, agents put off with the reason, and warnings."""
+
+    enabled: bool = True
+    enqueued: list[dict[str, str]] = field(default_factory=list)
+    deferred: list[dict[str, object]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def public(self) -> dict[str, object]:
+        """The shape of `scheduler --once --json`."""
+        return asdict(self)
+
+
+class Scheduler:
+    """One scheduler."""
+
+    def __init__(
+        self,
+        client: Client,
+        queue: OwnQueue,
+        settings: Settings,
+        config: ConfigStore,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.client = client
+        self.queue = queue
+        self.settings = settings
+        self.config = config
+        self.keys = Keys(settings.prefix)
+        self.runs = Runs(client, settings, clock=clock)
+        self.gate = Gate(client, settings)
+        self.clock = clock
+        self.token = secrets.token_hex(8)
+        self._stop = threading.Event()
+        self._next_sweep = 0.0
+
+    def stop(self) -> None:
+        """Stop after the tick in hand."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Tick until told to stop, while this one leads."""
+        try:
+            while not self._stop.is_set():
+                self.tick(lead=True)
+                if self.clock() >= self._next_sweep:
+                    self._next_sweep = self.clock() + self.settings.sweep_s
+                    if self.leads():
+                        self.sweep()
+                self._stop.wait(self.settings.tick_s)
+        finally:
+            run_script(
+                self.client, _RESIGN.call({"leader": self.keys.leader}, {"token": self.token})
+            )
+
+    def leads(self) -> bool:
+        """Take the lead if it is free, or keep it."""
+        ttl_ms = int(self.settings.leader_ttl_s * 1000)
+        call = _LEAD.call({"leader": self.keys.leader}, {"token": self.token, "ttl_ms": ttl_ms})
+        return bool(run_script(self.client, call))
+
+    def tick(self, *, lead: bool = False) -> Tick:
+        """Enqueue a pass for each agent that is due, allowed and idle.
+
+        With the switch off for all and no agent of its own mind, that is one read. With `lead`,
+        only the leading scheduler goes on.
+        """
+        done = Tick()
+        general, any_overrides = self.config.for_all()
+        allowed = None if general.enabled else (self.config.overrides() if any_overrides else set())
+        if allowed is not None and not allowed:
+            done.enabled = False
+            return done
+        if lead and not self.leads():
+            return done
+        for agent, score in self._candidates(allowed):
+            if self.queue.count >= self.settings.max_queued:
+                done.warnings.append(f"{self.settings.max_queued} passes wait in the queue already")
+                break
+            self._consider(agent, score, done)
+        return done
+
+    def sweep(self) -> None:
+        """Mend what a crash left: agents not marked due, insights not published, old traces."""
+        for agent in self._all_agents():
+            self._mend(agent)
+        now = self.clock()
+        DeadLetters(self.client, self.keys, self.settings.dead_max).forget_older(
+            now - self.settings.dead_max_age_days * DAY_S
+        )
+        self._drop_consumers()
+
+    def _candidates(self, allowed: set[str] | None) -> list[tuple[str, float]]:
+        """Who is due now. With the switch off for all, only agents with settings of their own."""
+        now = self.clock()
+        if allowed is None:
+            return self.runs.due(now, TICK_AGENTS)
+        agents = sorted(allowed)
+        scores = self.client.zmscore(self.keys.due, agents)
+        rows = zip(agents, scores, strict=True)
+        return [
+            (agent, float(score)) for agent, score in rows if score is not None and score <= now
+        ]
+
+    def _consider(self, agent: str, score: float, done: Tick) -> None:
+        """Enqueue, put off or drop one agent that is due."""
+        config = self.config.for_agent(agent)
+        now = self.clock()
+        if not config.enabled:
+            # Out of the way of enabled agents; `enable` and the sweep bring it back.
+            self._put_off(agent, now + self.settings.sweep_s, "off", done)
+            return
+        waiting = self.client.zcard(self.keys.agent(agent).unconsolidated)
+        if waiting < config.min_items:
+            self.runs.drop_due(agent, score, at_least=config.min_items)
+            return
+        record = self.runs.record(agent)
+        if record.state == "idle" and record.not_before > now:
+            self._put_off(agent, record.not_before, "too early", done)
+            return
+        idle = self.gate.look(agent, record, now)
+        done.warnings.extend(text for text in idle.warnings if text not in done.warnings)
+        if not idle.idle:
+            self.client.hset(self.keys.agent(agent).run, "deferred_reason", idle.reason)
+            self._put_off(agent, now + self.settings.defer_s, idle.reason, done)
+            return
+        claim = self.runs.claim(agent, gone=self._vanished(record))
+        if claim.taken:
+            self._enqueue(agent, claim, done)
+        else:
+            self._wait_for(agent, claim, done)
+
+    def _enqueue(self, agent: str, claim: Claim, done: Tick) -> None:
+        """Put a claimed run into the queue; looked at again once its lease would be over."""
+        self.runs.mark_due(agent, self.clock() + self.settings.lease_s)
+        job = enqueue_pass(self.queue, self.settings, agent, claim.token)
+        log.info("enqueued pass agent=%s run=%s", agent, claim.token)
+        done.enqueued.append({"agent": agent, "run": claim.token, "job": job})
+
+    def _wait_for(self, agent: str, claim: Claim, done: Tick) -> None:
+        """Look again when the run that stands in the way should be over."""
+        now = self.clock()
+        if claim.word in {"RUNNING", "EARLY"}:
+            reason = "a pass is running" if claim.word == "RUNNING" else "too early"
+            self._put_off(agent, max(float(claim.detail), now + self.settings.tick_s), reason, done)
+        elif claim.word == "QUEUED":
+            until = now + min(self.settings.defer_s, self.settings.lease_s)
+            self._put_off(agent, until, "a pass waits in the queue", done)
+        else:
+            until = now + self.settings.tick_s
+            self._put_off(agent, until, "an insight waits to be published", done)
+
+    def _put_off(self, agent: str, until: float, reason: str, done: Tick) -> None:
+        self.runs.mark_due(agent, until)
+        done.deferred.append({"agent": agent, "until": until, "reason": reason})
+        log.info("put off agent=%s: %s", agent, reason)
+
+    def _vanished(self, record: RunRecord) -> str:
+        """The token of a queued run whose job is no longer in the queue, else ''.
+
+        A job that was just taken is about to start, and has a moment for that.
+        """
+        lost = record.state == "queued" and not is_waiting(self.queue, record.token)
+        late = self.clock() > record.claimed_at + min(self.settings.lease_s, STARTING_S)
+        return record.token if lost and late else ""
+
+    def _all_agents(self) -> list[str]:
+        agents: list[str] = []
+        start = 0
+        while page := self.client.zrange(self.keys.agents, start, start + STRIDE - 1):
+            agents += [member.decode() for member in page]
+            start += STRIDE
+        return agents
+
+    def _mend(self, agent: str) -> None:
+        """Mark an agent due if enough waits and it is on no list; publish what was not."""
+        keys = self.keys.agent(agent)
+        self.runs.publish(agent)
+        config = self.config.for_agent(agent)
+        if self.client.zcard(keys.unconsolidated) >= config.min_items:
+            record = self.runs.record(agent)
+            at = max(self.clock(), record.not_before)
+            self.client.zadd(self.keys.due, {agent: at}, nx=True)
+        self.client.zremrangebyscore(keys.seen, "-inf", f"({self._forget_seen_before()!r}")
+
+    def _forget_seen_before(self) -> float:
+        """Event ids go only when older than both the setting and the oldest event in the stream."""
+        oldest = self.client.xrange(self.keys.events, count=1)
+        arrived = [int(entry_id.partition(b"-")[0]) / 1000 for entry_id, _ in oldest]
+        return min([self.clock() - self.settings.seen_days * DAY_S, *arrived])
+
+    def _drop_consumers(self) -> None:
+        try:
+            consumers = self.client.xinfo_consumers(self.keys.events, GROUP)
+        except ResponseError:
+            return  # No stream or group yet: no writer has been here.
+        for consumer in consumers:
+            if consumer["pending"] == 0 and consumer["idle"] > CONSUMER_GONE_S * 1000:
+                self.client.xgroup_delconsumer(self.keys.events, GROUP, consumer["name"])
+
+
+def for_settings(client: Client, queue: OwnQueue, settings: Settings) -> Scheduler:
+    """A scheduler over the run-time settings of a server."""
+    base = Config.from_settings(settings)
+    return Scheduler(client, queue, settings, ConfigStore(client, Keys(settings.prefix), base))

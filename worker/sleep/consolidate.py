@@ -1,0 +1,232 @@
+"""The pass itself: window, metadata, connections, insight, plan, commit.
+
+It never raises for what a model said: a step that fails is skipped, named in the report, and the
+pass goes on with what it has.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from worker.config import Config
+from worker.errors import AnswerError, ModelError
+from worker.memory.store import AgentMemory
+from worker.runs import Runs
+from worker.sleep import answers, prompts, window
+from worker.sleep.model import Connection, Metadata, Model, Question, Step, WindowItem
+from worker.sleep.plan import Plan, draw_up
+from worker.sleep.report import OK, Report
+from worker.sleep.window import Seat
+
+log = logging.getLogger("remq.pass")
+
+#: A pass whose window was hit while the model thought is read again and tried again this often.
+TRIES = 3
+#: Earlier insights a new one is compared with.
+KNOWN_INSIGHTS = 200
+
+Found = TypeVar("Found")
+#: Hears of each step: its name, and `asking`, `ok` or why it was skipped.
+Progress = Callable[[str, str], None]
+
+
+def silent(step: str, state: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the steps of one pass came to, and what they cost."""
+
+    steps: dict[str, str] = field(default_factory=dict)
+    calls: int = 0
+    answered: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def failures(self) -> list[str]:
+        """Every step that failed, with its reason."""
+        return [
+            f"{step}: {state.removeprefix('skipped: ')}"
+            for step, state in self.steps.items()
+            if state.startswith("skipped: ") and not state.startswith("skipped: off")
+        ]
+
+
+@dataclass(slots=True)
+class Pass:
+    """One pass over one agent's memory, under a claimed and started run."""
+
+    memory: AgentMemory
+    runs: Runs
+    config: Config
+    model: Model
+    agent: str
+    run: str
+    deadline_s: float
+    call_timeout_s: float
+    prompt_tokens: int = 8000
+    clip_at: int = 280
+    clock: Callable[[], float] = time.time
+    progress: Progress = silent
+
+    def perform(self) -> Report:
+        """Do the pass, and return its report."""
+        started = self.clock()
+        report = Report(self.agent, self.run, started, self.model.name)
+        tally = Tally()
+        for _ in range(TRIES):
+            seats = window.read(self.memory, self.config.window_size, now=self.clock())
+            if len(seats) < self.config.min_items:
+                reason = f"too few unconsolidated ({len(seats)} < {self.config.min_items})"
+                return self._end(report, tally, reason, failed=False)
+            seats = self._within_budget(seats)
+            report = replace(report, items_reviewed=len(seats))
+            plan = self._think(seats, tally, started)
+            if not tally.answered:
+                return self._end(report, tally, "; ".join(tally.failures), failed=True)
+            report = self._told(report, tally)
+            done = self.runs.commit(
+                plan, report, self._next(failed=False), self.config.rerate_salience
+            )
+            if done.word == "OK":
+                return self._done(report)
+            if done.word == "SUPERSEDED":
+                reason = "another run has taken over; nothing was changed"
+                return report.ended(self.clock(), skipped_reason=reason)
+            self.progress("commit", "a memory changed meanwhile, reading the window again")
+            log.info("window changed agent=%s run=%s", self.agent, self.run)
+        return self._end(report, tally, "the window kept changing", failed=True)
+
+    def _think(self, seats: Sequence[Seat], tally: Tally, started: float) -> Plan:
+        """Ask the three questions about a window, and draw up what follows from the answers."""
+        items = tuple(seat.shown() for seat in seats)
+        ends_at = started + self.deadline_s
+        metadata = self._metadata(items, tally, ends_at)
+        items = tuple(_with(item, metadata.get(item.id)) for item in items)
+        connections = self._connections(items, tally, ends_at)
+        insight = self._insight(items, connections, tally, ends_at)
+        return draw_up(
+            seats,
+            now=self.clock(),
+            metadata=metadata,
+            connections=connections,
+            insight=insight,
+            clip_at=self.clip_at,
+        )
+
+    def _metadata(
+        self, items: tuple[WindowItem, ...], tally: Tally, ends_at: float
+    ) -> dict[int, Metadata]:
+        if not self.config.extract_metadata:
+            tally.steps[Step.METADATA] = "skipped: off"
+            return {}
+        ids = {item.id for item in items}
+        found = self._ask(
+            Question(Step.METADATA, items),
+            lambda text: answers.read_metadata(text, ids),
+            tally,
+            ends_at,
+        )
+        return found or {}
+
+    def _connections(
+        self, items: tuple[WindowItem, ...], tally: Tally, ends_at: float
+    ) -> tuple[Connection, ...]:
+        limit = self.config.max_connections
+        if limit <= 0:
+            tally.steps[Step.CONNECTIONS] = "skipped: off"
+            return ()
+        ids = {item.id for item in items}
+        found = self._ask(
+            Question(Step.CONNECTIONS, items, limit=limit),
+            lambda text: answers.read_connections(text, ids, limit),
+            tally,
+            ends_at,
+        )
+        return found or ()
+
+    def _insight(
+        self,
+        items: tuple[WindowItem, ...],
+        connections: tuple[Connection, ...],
+        tally: Tally,
+        ends_at: float,
+    ) -> str | None:
+        return self._ask(
+            Question(Step.INSIGHT, items, connections), self._new_insight, tally, ends_at
+        )
+
+    def _new_insight(self, text: str) -> str:
+        insight = answers.read_insight(text)
+        known = {item.text for item in self.memory.recent_insights(KNOWN_INSIGHTS)}
+        if insight in known:
+            raise AnswerError("the same insight is already stored")
+        return insight
+
+    def _ask(
+        self, question: Question, read: Callable[[str], Found], tally: Tally, ends_at: float
+    ) -> Found | None:
+        """Ask one question; a failure is noted and the step skipped."""
+        self.progress(question.step, "asking")
+        left = min(self.call_timeout_s, ends_at - self.clock())
+        try:
+            if left <= 0:
+                raise ModelError("the pass ran out of time")
+            tally.calls += 1
+            answer = self.model.ask(question, deadline_s=left)
+            tally.prompt_tokens += answer.prompt_tokens
+            tally.completion_tokens += answer.completion_tokens
+            found = read(answer.text)
+        except ModelError as error:
+            tally.steps[question.step] = f"skipped: {error}"
+            log.warning(
+                "step skipped agent=%s run=%s step=%s: %s",
+                self.agent, self.run, question.step, error,
+            )  # fmt: skip
+            self.progress(question.step, tally.steps[question.step])
+            return None
+        tally.answered += 1
+        tally.steps[question.step] = OK
+        self.progress(question.step, OK)
+        return found
+
+    def _within_budget(self, seats: tuple[Seat, ...]) -> tuple[Seat, ...]:
+        fitting = {
+            item.id for item in prompts.fit([seat.shown() for seat in seats], self.prompt_tokens)
+        }
+        return tuple(seat for seat in seats if seat.item.id in fitting)
+
+    def _told(self, report: Report, tally: Tally) -> Report:
+        return replace(
+            report,
+            steps=dict(tally.steps),
+            skipped_reason="; ".join(tally.failures) or None,
+            llm_calls=tally.calls,
+            prompt_tokens=tally.prompt_tokens,
+            completion_tokens=tally.completion_tokens,
+        )
+
+    def _done(self, report: Report) -> Report:
+        """The report as commit.lua stored it, with the numbers only it could know."""
+        stored = self.runs.reports(self.agent, count=20)
+        return next((one for one in stored if one.run == report.run), report)
+
+    def _end(self, report: Report, tally: Tally, reason: str, *, failed: bool) -> Report:
+        """End the run without a change to any memory: nothing is marked as consolidated."""
+        report = replace(self._told(report, tally), skipped_reason=reason).ended(self.clock())
+        if not self.runs.finish(report, self._next(failed=failed)):
+            return replace(report, skipped_reason="another run has taken over")
+        return report
+
+    def _next(self, *, failed: bool) -> float:
+        return self.clock() + (self.config.backoff_s if failed else self.config.interval_s)
+
+
+def _with(item: WindowItem, found: Metadata | None) -> WindowItem:
+    if found is None:
+        return item
+    return replace(item, entities=found.entities, topics=found.topics)

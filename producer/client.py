@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
-from urllib.parse import unquote, urlsplit
 
 from producer import keys
+from producer.connect import connect
 from producer.event import DURABLE, EPISODIC, Event, Number, Time, check_agent
 
 if TYPE_CHECKING:
@@ -26,21 +26,12 @@ if TYPE_CHECKING:
     SyncClient = Redis | RedisCluster
     AsyncClient = aio.Redis | aio.RedisCluster
 
-#: How long a connection of ours waits for the server, to connect and for each answer.
-SOCKET_TIMEOUT_S = 5.0
-#: How often redis-py may send a command again; 15 s at the most for a server that hangs.
-RETRIES = 2
 #: The longest one BLPOP waits: below any usual socket time-out, so that waiting is no fault.
 BLOCK_S = 1.0
 #: The shortest: a server may round less to 0, which means for ever.
 LEAST_BLOCK_S = 0.01
 
 _UNREADABLE = "the recaller's answer cannot be read: are agent and recaller of one version?"
-_URL_WANTED = (
-    "The server's url cannot be read: it must look like redis://user:password@host:6379/0, "
-    "rediss://…, unix:///path, redis+sentinel://host:26379/service/0 or redis+cluster://host:6379, "
-    "with %2F for a / in a password, and so on."
-)
 
 
 class RecallError(Exception):
@@ -303,60 +294,3 @@ def _answer(raw: bytes | str) -> dict[str, Any]:
     if answer.get("ok") is not True:
         raise RecallError(str(answer.get("error") or "the recaller refused without a reason"))
     return answer
-
-
-def connect(url: str) -> Any:
-    """Make a client for the server at `url`.
-
-    Takes `redis://`, `rediss://`, `unix://`, `redis+sentinel://host:port,host:port/service/db`
-    and `redis+cluster://host:port`, with `user:password@` where needed. A cluster is asked for
-    its nodes at once, others for nothing before the first command. Raises ValueError for a URL
-    of another form.
-    """
-    from redis import Redis  # noqa: PLC0415 - 150 ms, only where a connection is made
-    from redis.backoff import ExponentialBackoff  # noqa: PLC0415
-    from redis.retry import Retry  # noqa: PLC0415
-
-    options: dict[str, Any] = {
-        "socket_timeout": SOCKET_TIMEOUT_S,
-        "socket_connect_timeout": SOCKET_TIMEOUT_S,
-        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), RETRIES),
-    }
-    forms: dict[str, Any] = {"redis+sentinel": _by_sentinel, "redis+cluster": _by_cluster}
-    try:
-        return forms.get(url.partition("://")[0], Redis.from_url)(url, **options)
-    except ValueError:
-        # What is at fault may be a piece of the password, so it is not quoted.
-        raise ValueError(_URL_WANTED) from None
-
-
-def _by_sentinel(url: str, **options: Any) -> Any:
-    from redis.sentinel import Sentinel  # noqa: PLC0415
-
-    service, _, database = urlsplit(url).path.strip("/").partition("/")
-    if not service:
-        raise ValueError("no service")
-    find: Any = Sentinel
-    sentinel = find(_hosts(url, 26379), socket_timeout=SOCKET_TIMEOUT_S)
-    return sentinel.master_for(service, db=int(database or 0), **_login(url), **options)
-
-
-def _by_cluster(url: str, **options: Any) -> Any:
-    from redis import cluster  # noqa: PLC0415
-
-    node: Any = cluster.ClusterNode
-    nodes = [node(host, port) for host, port in _hosts(url, 6379)]
-    return cluster.RedisCluster(startup_nodes=nodes, **_login(url), **options)
-
-
-def _hosts(url: str, default_port: int) -> list[tuple[str, int]]:
-    places = urlsplit(url).netloc.rpartition("@")[2].split(",")
-    parts = [urlsplit(f"//{place}") for place in places]
-    if not all(part.hostname for part in parts):
-        raise ValueError("no host")
-    return [(str(part.hostname), part.port or default_port) for part in parts]
-
-
-def _login(url: str) -> dict[str, Any]:
-    user, _, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
-    return {"username": unquote(user) or None, "password": unquote(password) or None}

@@ -6,6 +6,7 @@ observed; the version stands with each.
 
 import json
 import socket
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -238,6 +239,16 @@ def at(offset: float) -> str:
     return datetime.fromtimestamp(NOW + offset, UTC).isoformat()
 
 
+@pytest.fixture
+def shanghai(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local time that is not UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CST-8")
+        time.tzset()
+        yield
+    time.tzset()
+
+
 class TestCelery:
     """Layouts of Celery 5.7.0 and kombu 5.7.0 on a Redis broker."""
 
@@ -277,10 +288,11 @@ class TestCelery:
         hold(broker, "tomorrow", "celery", eta=at(86_400))
         assert read(broker, "celery:celery") == Depth(due=1, running=1)
 
-    def test_an_eta_without_an_offset_is_utc_and_one_with_is_not(self, broker: Any) -> None:
+    def test_an_eta_without_an_offset_is_utc(self, broker: Any, shanghai: None) -> None:
         hold(broker, "t1", "celery", eta=at(30).removesuffix("+00:00"))
-        ahead = datetime.fromtimestamp(NOW + 30, UTC).astimezone()
-        hold(broker, "t2", "celery", eta=ahead.isoformat())
+        there = datetime.fromtimestamp(NOW + 30, UTC).astimezone()
+        assert there.isoformat().endswith("+08:00")
+        hold(broker, "t2", "celery", eta=there.isoformat())
         assert read(broker, "celery:celery") == Depth(due=2)
 
     def test_tomorrows_task_alone_leaves_the_queue_idle(self, broker: Any) -> None:
@@ -439,6 +451,14 @@ class TestUnreadable:
         assert isinstance(reading, Unreadable)
         assert "ACL" in reading.reason
         assert not reading.silent
+
+    def test_a_part_of_the_permissions(self, broker: Any, server: ValkeyServer, queue: str) -> None:
+        lengths = ["+llen", "+zcard", "+zcount", "+lrange", "+xlen", "+hscan"]
+        broker.acl_setuser("half", enabled=True, passwords=["+pw"], keys="*", commands=lengths)
+        with once(server.port, username="half", password="pw") as client:
+            reading = read(client, queue)
+        # A plain list needs no more than its length.
+        assert isinstance(reading, Unseen if queue == "list:tasks" else Unreadable)
 
     def test_a_wrong_password(self, server: ValkeyServer, queue: str) -> None:
         with once(server.port, username="nobody", password="hunter2") as client:

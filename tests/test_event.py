@@ -312,7 +312,7 @@ class TestTimes:
                 "has no time zone: add Z, or an offset such as +08:00",
             ),
             ("2026-01-01", "has no time zone"),
-            (datetime(2026, 1, 1), "has no time zone"),  # noqa: DTZ001 - what is refused
+            (datetime(2026, 1, 1), "has no time zone"),
             (
                 "1969-12-31T23:59:59Z",
                 "cannot be stored: it must lie between the years 1970 and 5138",
@@ -484,18 +484,20 @@ class TestRoundTrip:
         assert Event.from_fields(on_the_wire) == sent
         assert unknown_fields(on_the_wire) == ()
 
-    @given(EVENTS, SECONDS)
+    @given(EVENTS, st.floats(0, TS_LIMIT / 2))
     def test_an_expiry_survives_to_the_last_bit(self, sent: Event, after: float) -> None:
         whole = dataclasses.replace(sent, ts=after / 2, expires_at=after + 1e-3)
         assert Event.from_fields(whole.fields()) == whole
 
     @given(st.dictionaries(st.sampled_from([*event().fields(), "ts", "salience"]), st.binary()))
     def test_whatever_arrives_is_read_or_refused_in_one_line(self, junk: dict[str, bytes]) -> None:
+        reason = ""
         try:
             Event.from_fields(junk, arrived=ARRIVED, entry_id="1-1")
         except EventError as error:
-            assert str(error).isprintable()
-            assert len(str(error)) < 250
+            reason = str(error)
+        assert reason.isprintable()
+        assert len(reason) < 250
 
 
 class TestRefusals:

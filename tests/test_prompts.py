@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from worker.sleep.model import Connection, Question, Step, WindowItem
 from worker.sleep.prompts import PROMPT_VERSION, estimate_tokens, fit, fold, messages

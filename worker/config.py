@@ -50,7 +50,7 @@ class Config:
         return min(self.interval_s, 300)
 
     def with_row(self, row: Mapping[bytes, bytes]) -> "Config":
-        """This, changed by what a hash in Redis says; a value that cannot be read is passed over."""
+        """The same, changed by a hash in Redis; a value that cannot be read is passed over."""
         changes: dict[str, Any] = {}
         for field in fields(self):
             raw = row.get(field.name.encode())

@@ -1,21 +1,15 @@
-"""Open connections to Redis or Valkey, and say in words what went wrong.
+"""Connections of the roles and commands, and what went wrong with one in words.
 
 Connections read bytes: one bad byte in a stranger's event must not fail a whole batch.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
-import redis
-from redis.backoff import ExponentialBackoff
-from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
-    ConnectionError as ServerConnectionError,
     InvalidResponse,
     MaxConnectionsError,
     NoPermissionError,
@@ -23,24 +17,24 @@ from redis.exceptions import (
     ReadOnlyError,
     RedisError,
     ResponseError,
-    TimeoutError as ServerTimeoutError,
 )
-from redis.retry import Retry
-from redis.sentinel import Sentinel
+from redis.exceptions import ConnectionError as ServerConnectionError
+from redis.exceptions import TimeoutError as ServerTimeoutError
 
+from producer.connect import SCHEMES, shown
+from producer.connect import connect as open_url
 from worker.errors import SettingsError, StoreError, StoreUnavailable
 from worker.settings import Settings
 
 #: Longer than any BLOCK we ask for, so that a quiet server is not taken for a dead one.
 SOCKET_TIMEOUT_S = 10.0
-CONNECT_TIMEOUT_S = 5.0
 #: The longest a blocking read waits.
 BLOCK_S = 2.0
 
+__all__ = ["SCHEMES", "by_url", "memory", "queue", "sentence", "shown", "spoken"]
+
 #: A server that answers at all; `Any` since redis-py types its cluster apart from its client.
 Client = Any
-
-SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
 
 
 def memory(settings: Settings, *, retries: int = 3) -> Client:
@@ -65,71 +59,15 @@ def queue(settings: Settings) -> Client:
 
 
 def by_url(url: str, *, retries: int = 3, timeout_s: float = SOCKET_TIMEOUT_S) -> Client:
-    """Connect to `redis://`, `rediss://`, `unix://`, `redis+sentinel://` or `redis+cluster://`.
+    """Connect to a URL; nothing is sent before the first command, but to a cluster.
 
-    Nothing is sent before the first command. Raises SettingsError for a URL of another form.
+    Raises SettingsError for a URL of another form, StoreError where a cluster does not answer.
     """
-    options: dict[str, Any] = {
-        "socket_timeout": timeout_s,
-        "socket_connect_timeout": min(timeout_s, CONNECT_TIMEOUT_S),
-        "health_check_interval": 30,
-        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), retries),
-    }
-    scheme = url.partition("://")[0]
     try:
-        if scheme in {"redis", "rediss", "unix"}:
-            return redis.Redis.from_url(url, **options)
-        if scheme == "redis+sentinel":
-            return _by_sentinel(url, options)
-        if scheme == "redis+cluster":
-            return _cluster(url, options)
+        with spoken(url):
+            return open_url(url, timeout_s=timeout_s, retries=retries)
     except ValueError as error:
-        raise SettingsError(f"The server's URL {shown(url)} cannot be read: {error}.") from None
-    raise SettingsError(
-        f"The server's URL {shown(url)} has an unknown form: it begins with one of "
-        + ", ".join(f"{name}://" for name in SCHEMES)
-        + "."
-    )
-
-
-def shown(url: str) -> str:
-    """A URL without its user and password, for people and logs."""
-    return re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
-
-
-def _hosts(
-    url: str, default_port: int
-) -> tuple[list[tuple[str, int]], str | None, str | None, str]:
-    """Split a URL of several hosts into hosts, user, password and path."""
-    rest = url.partition("://")[2].partition("?")[0]
-    places, _, path = rest.partition("/")
-    login, at, hosts = places.rpartition("@")
-    one = urlsplit(f"redis://{login}@x") if at else None
-    pairs = []
-    for host in hosts.split(","):
-        name, _, port = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
-        if not name:
-            raise ValueError("a host is missing")
-        pairs.append((name.strip("[]"), int(port) if port else default_port))
-    return pairs, (one and one.username) or None, (one and one.password) or None, path
-
-
-def _by_sentinel(url: str, options: dict[str, Any]) -> Client:
-    hosts, user, password, path = _hosts(url, 26379)
-    service, _, database = path.partition("/")
-    if not service:
-        raise ValueError("it names no service, as in redis+sentinel://host:26379/mymaster/0")
-    sentinel = Sentinel(hosts, socket_timeout=CONNECT_TIMEOUT_S)
-    return sentinel.master_for(
-        service, db=int(database or 0), username=user, password=password, **options
-    )
-
-
-def _cluster(url: str, options: dict[str, Any]) -> Client:
-    hosts, user, password, _ = _hosts(url, 6379)
-    nodes = [ClusterNode(host, port) for host, port in hosts]
-    with spoken(url):
-        return RedisCluster(startup_nodes=nodes, username=user, password=password, **options)
+        raise SettingsError(str(error)) from None
 
 
 @contextmanager

@@ -43,7 +43,7 @@ class Gate:
         )
 
     def _open(self, url: str | None) -> Client:
-        """Queues without a URL of their own stand on RQ's server. A slow one must not hold us up."""
+        """Open a queue's server, RQ's where it names none. A slow one must not hold us up."""
         own = self.settings.queue_url or self.settings.redis_url
         place = url or (own.get_secret_value() if own else "")
         return connect.by_url(place, retries=0, timeout_s=LOOK_S)

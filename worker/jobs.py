@@ -4,7 +4,8 @@ import logging
 import time
 from typing import Any
 
-from worker import connect, settings as environment
+from worker import connect
+from worker import settings as environment
 from worker.config import Config, ConfigStore
 from worker.connect import Client
 from worker.errors import ModelError, PassRefused

@@ -63,7 +63,9 @@ def read_request(raw: bytes, reply_prefix: str) -> Request:
         raise RequestError("query is missing: it is the text to look for.")
     reply_to = body.get("reply_to")
     if not _may_reply(reply_to, reply_prefix):
-        raise RequestError(f"reply_to begins with {reply_prefix} and goes on with a name of your own.")
+        raise RequestError(
+            f"reply_to begins with {reply_prefix} and goes on with a name of your own."
+        )
     return Request(
         body.get("id"),
         agent,
@@ -119,7 +121,7 @@ class Recaller:
                 self.answer(taken[1])
 
     def answer(self, raw: bytes) -> None:
-        """Answer one request. A faulty one gets its sentence if it says where to; it harms no other."""
+        """Answer one request. A faulty one gets its sentence, if it says where to."""
         try:
             request = read_request(raw, self.keys.reply_prefix)
         except RequestError as error:

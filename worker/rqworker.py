@@ -16,8 +16,11 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.worker import SpawnWorker, Worker
 
-from worker import connect, settings as environment
-from worker import jobs as jobs  # Imported here, so that a forked child need not.
+from worker import (
+    connect,
+    jobs,  # noqa: F401 - here, so that a forked child need not import it
+)
+from worker import settings as environment
 from worker.connect import Client
 from worker.models import choose_model
 from worker.queue import JobRefused, OwnJob, OwnQueue, extract_queue, pass_queue

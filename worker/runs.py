@@ -13,7 +13,8 @@ from typing import Any
 from worker.connect import Client
 from worker.keys import Keys
 from worker.memory.item import Item
-from worker.memory.scripts import Script, run as run_script
+from worker.memory.scripts import Script
+from worker.memory.scripts import run as run_script
 from worker.settings import Settings
 from worker.sleep.plan import Plan
 from worker.sleep.report import Report

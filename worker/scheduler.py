@@ -17,7 +17,8 @@ from worker.connect import Client
 from worker.dead import DeadLetters
 from worker.gate import Gate
 from worker.keys import Keys
-from worker.memory.scripts import Script, run as run_script
+from worker.memory.scripts import Script
+from worker.memory.scripts import run as run_script
 from worker.queue import OwnQueue, enqueue_pass, is_waiting
 from worker.runs import Claim, RunRecord, Runs
 from worker.settings import Settings

@@ -295,7 +295,7 @@ class Writer:
 
 
 def _streams(answer: Any) -> list[list[Entry]]:
-    """The entries of each stream, whichever shape the protocol version gives; deleted ones empty."""
+    """The entries of each stream, in the shape of either protocol; deleted ones are empty."""
     streams = answer.values() if isinstance(answer, dict) else (pair[1] for pair in answer or ())
     found = []
     for entries in streams:

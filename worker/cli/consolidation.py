@@ -48,7 +48,9 @@ def consolidation() -> None:
     """The sleep pass: off until it is switched on here."""
 
 
-@consolidation.command(epilog="\b\nExamples:\n  remq consolidation enable\n  remq consolidation enable --agent alice")
+@consolidation.command(
+    epilog="\b\nExamples:\n  remq consolidation enable\n  remq consolidation enable --agent alice"
+)
 @one_agent_option
 @json_option
 def enable(agent: str | None, as_json: bool) -> None:
@@ -286,7 +288,9 @@ def _report_of(runs: Runs, agent: str, token: str) -> Report:
 
 def print_report(report: Report) -> None:
     """A report for people."""
-    out.print(f"Model {report.model}, {report.duration_s:.1f} s, {report.llm_calls} calls", markup=False)
+    out.print(
+        f"Model {report.model}, {report.duration_s:.1f} s, {report.llm_calls} calls", markup=False
+    )
     for step, state in report.public()["steps"].items():
         out.print(f"  {step:<13}{state}", markup=False)
     out.print(

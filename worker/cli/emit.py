@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 import click
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from producer import Event, EventError, emit as send, emit_many
+from producer import Event, EventError, emit_many
+from producer import emit as send
 from producer.event import NAMES, TEXT_BYTES
 from worker.cli.session import Session, err, json_option, out, print_json
 

@@ -44,7 +44,9 @@ def _status(session: Session) -> dict[str, Any]:
     leader = client.get(keys.leader)
     queue = pass_queue(connect.queue(settings), settings)
     return {
-        "server": connect.shown(settings.redis_url.get_secret_value()) if settings.redis_url else "",
+        "server": connect.shown(settings.redis_url.get_secret_value())
+        if settings.redis_url
+        else "",
         "prefix": settings.prefix,
         "agents": client.zcard(keys.agents),
         "events_waiting": client.xlen(keys.events),

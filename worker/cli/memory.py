@@ -45,7 +45,9 @@ def list_items(agent: str, as_json: bool) -> None:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("id", "when", "tier", "kind", "salience", "recalled"):
-        table.add_column(name, justify="right" if name in {"id", "salience", "recalled"} else "left")
+        table.add_column(
+            name, justify="right" if name in {"id", "salience", "recalled"} else "left"
+        )
     table.add_column("text", overflow="fold", ratio=1)
     for item in items:
         table.add_row(

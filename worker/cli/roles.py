@@ -115,9 +115,7 @@ def recaller() -> None:
 
     log_to_stderr()
     session = Session()
-    role = Recaller(
-        session.client, connect.memory(session.settings, retries=0), session.settings
-    )
+    role = Recaller(session.client, connect.memory(session.settings, retries=0), session.settings)
     _on_signal(role.stop)
     _check_server(session.client)
     log.info("recaller started")

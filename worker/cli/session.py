@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from producer.event import EventError, check_agent
-from worker import connect, settings as environment
+from worker import connect
+from worker import settings as environment
 from worker.connect import Client
 from worker.errors import RemqError
 from worker.settings import Settings
@@ -28,9 +29,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 class _Agent(click.ParamType):
     name = "agent"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check an agent's name as the contract does."""
         try:
             check_agent(value)

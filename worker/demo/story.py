@@ -13,7 +13,8 @@ from importlib.resources import files
 from typing import Any
 
 from producer import Event, emit_many
-from worker import connect, embedded, settings as environment
+from worker import connect, embedded
+from worker import settings as environment
 from worker.connect import Client
 from worker.jobs import agent_memory, config_store
 from worker.memory.item import Item

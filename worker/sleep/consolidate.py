@@ -172,11 +172,9 @@ class Pass:
     ) -> Found | None:
         """Ask one question; a failure is noted and the step skipped."""
         self.progress(question.step, "asking")
-        left = min(self.call_timeout_s, ends_at - self.clock())
+        left = max(0.0, min(self.call_timeout_s, ends_at - self.clock()))
+        tally.calls += 1
         try:
-            if left <= 0:
-                raise ModelError("the pass ran out of time")
-            tally.calls += 1
             answer = self.model.ask(question, deadline_s=left)
             tally.prompt_tokens += answer.prompt_tokens
             tally.completion_tokens += answer.completion_tokens

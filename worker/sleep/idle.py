@@ -104,8 +104,6 @@ class IdleGate:
             self._seen.add(spec)
         if isinstance(reading, Unreadable) and reading.silent:
             self._silent[spec.url] = (now + self._retry_s, reading)
-        else:
-            self._silent.pop(spec.url, None)
         return reading
 
     def _measure(self, spec: QueueSpec, now: float) -> Reading:

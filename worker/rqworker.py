@@ -42,7 +42,7 @@ class OwnWorker(Worker):
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         """Finish the pass in hand, then stop."""
         self.told_to_stop = True
-        super().request_stop(signum, frame)
+        super().request_stop(signum, frame)  # type: ignore[no-untyped-call]
 
     def handle_exception(self, job: Job, *exc_info: Any) -> None:
         """Log why a job failed; a job that is not ours needs no stack trace."""
@@ -73,7 +73,7 @@ class SpawningWorker(OwnWorker, SpawnWorker):
         )
         command = [sys.executable, "-m", "worker.horse", self.key, job.id, queue.name]
         self._horse_pid = os.posix_spawn(sys.executable, command, environ, setpgroup=0)
-        self.procline(f"Spawned {self._horse_pid}")
+        self.procline(f"Spawned {self._horse_pid}")  # type: ignore[no-untyped-call]
 
 
 def do_one(worker_key: str, job_id: str, queue_name: str) -> None:

@@ -209,7 +209,7 @@ def run(agent: str, here: bool, no_wait: bool, force: bool, as_json: bool) -> No
         _refuse_while_busy(session, runs, agent)
     token = _claim(runs, agent)
     if here:
-        report = _run_here(session, agent, token, as_json=as_json)
+        report: Report | None = _run_here(session, agent, token, as_json=as_json)
     else:
         report = _run_queued(session, runs, agent, token, force=force, no_wait=no_wait)
     if report is None:

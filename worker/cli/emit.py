@@ -63,7 +63,7 @@ def emit(text: str, as_json: bool, **given: str | None) -> None:
     fields = {name: value for name, value in given.items() if value is not None}
     session = Session()
     if text != "-":
-        event = Event(text=text, **{"agent": "", **fields})  # type: ignore[arg-type]
+        event = Event.from_fields({"text": text, **fields})
         entry = send(session.client, event, prefix=session.settings.prefix)
         entry_id = entry.decode() if isinstance(entry, bytes) else str(entry)
         if as_json:

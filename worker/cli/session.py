@@ -26,7 +26,7 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
-class _Agent(click.ParamType):
+class _Agent(click.ParamType[str]):
     name = "agent"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
+from itertools import combinations
 
 import rjieba
 
@@ -122,7 +123,11 @@ def _word(written: str, *, starts: bool, before: str) -> Token:
     low = text.lower()
     if low in lexicon.ENGLISH_FUNCTION or low in lexicon.ENGLISH_TITLES or len(text) < 2:
         return Token(text, low, Role.GAP, before=before)
-    if _AMOUNT.fullmatch(text) or not any(c.isalpha() for c in text):
+    if (
+        low in lexicon.UNITS
+        or _AMOUNT.fullmatch(text)
+        or not any(c.isalpha() for c in text)
+    ):
         return Token(text, low, Role.GAP, before=before)
     if _is_identifier(text):
         return Token(text, low, Role.NAME, 1.0, before)
@@ -169,15 +174,16 @@ def _chinese_word(word: str, tag: str) -> Token:
         return Token(word, word, Role.NAME)
     if not tag.startswith(_MEANING) or word in lexicon.CHINESE_FUNCTION or _is_time(word, tag):
         return Token(word, word, Role.GAP)
+    known = rjieba.has_word(word)
+    if not known and word[0] in lexicon.CHINESE_SLIPS:
+        return Token(word, word, Role.GAP)  # Words the tagger made up: 没存, 要用.
     if word in lexicon.CHINESE_NOISE:
         return Token(word, word, Role.WORD, 0.15)
     if _is_chinese_name(word, tag):
         return Token(word, word, Role.NAME)
-    if tag[0] == "v" and tag != "vn":
-        # A verb that begins with a function character is a slip of the tagger: 没存, 要用.
-        slip = word[0] in lexicon.CHINESE_FUNCTION_CHARACTERS
-        return Token(word, word, Role.GAP if slip else Role.WORD, 0.8)
-    return Token(word, word, Role.WORD, 1.0 if tag[0] in "njl" or tag == "vn" else 0.8)
+    if tag[0] in "njl" or tag == "vn":
+        return Token(word, word, Role.WORD)
+    return Token(word, word, Role.WORD, 0.8 if known else 0.6)
 
 
 def _is_time(word: str, tag: str) -> bool:
@@ -260,46 +266,61 @@ def _base(key: str, known: set[str]) -> str:
 class _Sightings:
     places: set[int]
     forms: Counter[str]
-    names: int = 0
-    nominal: int = 0
-    articles: int = 0
     seen: int = 0
+    names: int = 0
+    things: int = 0
+    articles: int = 0
+    #: Seen as a whole run of nouns.
+    whole: bool = False
     weight: float = 0.0
 
 
 def _terms(texts: Sequence[Sequence[Token]]) -> list[Term]:
     seen: dict[tuple[str, ...], _Sightings] = defaultdict(lambda: _Sightings(set(), Counter()))
     for place, text in enumerate(texts):
-        for phrase in _phrases(text):
-            _note(seen[tuple(token.key for token in phrase)], place, phrase)
+        for run in _runs(text):
+            for start, end in combinations(range(len(run) + 1), 2):
+                if end - start <= PHRASE:
+                    key = tuple(token.key for token in run[start:end])
+                    _note(seen[key], place, run, start, end)
     kept = {
         key: sightings
         for key, sightings in seen.items()
-        if len(key) == 1 or len(sightings.places) > 1
+        if (len(key) == 1 or len(sightings.places) > 1 or sightings.whole) and sightings.weight
     }
     inner = _covered(kept)
     return [_term(key, sightings) for key, sightings in kept.items() if key not in inner]
 
 
-def _phrases(text: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """Every run of up to PHRASE words with no gap between; no single character alone."""
-    for start, first in enumerate(text):
-        for end in range(start, min(start + PHRASE, len(text))):
-            if text[end].role is Role.GAP:
-                break
-            phrase = text[start : end + 1]
-            if len(phrase) > 1 or first.role is not Role.GLUE:
-                yield phrase
+def _runs(text: Sequence[Token]) -> Iterator[list[Token]]:
+    """Words with no gap between."""
+    run: list[Token] = []
+    for token in text:
+        if token.role is not Role.GAP:
+            run.append(token)
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
 
 
-def _note(sightings: _Sightings, place: int, phrase: Sequence[Token]) -> None:
+def _note(sightings: _Sightings, place: int, run: list[Token], start: int, end: int) -> None:
+    phrase = run[start:end]
     sightings.places.add(place)
     sightings.seen += 1
     sightings.forms[written(phrase)] += 1
     sightings.names += any(token.role is Role.NAME for token in phrase)
-    sightings.nominal += phrase[0].before in lexicon.ENGLISH_DETERMINERS
-    sightings.articles += phrase[0].before in {"the", "this", "our", "that"}
-    sightings.weight = max(sightings.weight, _together([token.weight for token in phrase]))
+    if len(phrase) > 1 or phrase[0].role is not Role.GLUE:
+        sightings.weight = max(sightings.weight, _together([token.weight for token in phrase]))
+    # What a determiner stands before is a thing, and in English the last word says which.
+    thing = run[0].before in lexicon.ENGLISH_DETERMINERS
+    sightings.things += thing
+    if end == len(run):
+        sightings.articles += run[0].before in {"the", "this", "our", "that"}
+        nouns = thing or not run[0].text.isascii()
+        nouns = nouns and all(token.weight == 1.0 for token in run)
+        sightings.whole = sightings.whole or (start == 0 and 1 < len(run) <= 3 and nouns)
 
 
 def _together(weights: list[float]) -> float:
@@ -324,7 +345,7 @@ def _term(key: tuple[str, ...], sightings: _Sightings) -> Term:
     name = sightings.names * 2 > sightings.seen
     latin = key[0].isascii()
     weight = sightings.weight * (1.1 if name else 1.0)
-    if latin and not name and len(key) == 1 and not sightings.nominal:
+    if latin and not name and len(key) == 1 and not sightings.things:
         weight *= 0.6  # Nowhere used as a thing, so rather a verb.
     text = max(sightings.forms.items(), key=lambda form: (form[1], -len(form[0]), form[0]))[0]
     text = text if name else _lowered(text)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.errors import AnswerError
+from worker.errors import AnswerError, NoInsight
 from worker.sleep.answers import MAX_ANSWER, read_connections, read_insight, read_metadata
 from worker.sleep.model import Connection, Metadata
 
@@ -277,6 +277,7 @@ def test_insight_is_the_sentence_alone(text: str) -> None:
         "The user wants short reports, and reads long ones late.",
         "We should review each deploy before Friday, as the rollbacks show.",
         "2. Quartal: alle Umzüge warten auf das Audit.",
+        "None of the deploys on a Friday went through.",
         "[eu-west-1] is left only when the audit allows it.",
         "C++ builds fail whenever <vector> is precompiled; see issue #12.",
     ],
@@ -320,10 +321,7 @@ NO_INSIGHT = {
     "empty": ("", "an empty answer"),
     "too short": ("Wait.", "shorter than 10 characters"),
     "nine characters": ("123456789", "shorter than 10 characters"),
-    "none": ("none", "shorter than 10 characters"),
     "only a fence": ("```\n```", "shorter than 10 characters"),
-    "no pattern": ("There is no clear pattern in these memories.", "found no pattern"),
-    "no pattern in Chinese": ("这些记忆中没有明显的规律可言。", "found no pattern"),
     "refusal": ("I'm sorry, but I can't help with that.", "declined"),
     "refusal in Chinese": ("抱歉，我无法完成这个请求。", "declined"),
     "list": (LINKS, "JSON where a sentence belongs"),
@@ -338,6 +336,23 @@ NO_INSIGHT = {
 @pytest.mark.parametrize(("text", "words"), NO_INSIGHT.values(), ids=NO_INSIGHT)
 def test_no_insight(text: str, words: str) -> None:
     with pytest.raises(AnswerError, match=words):
+        read_insight(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "none",
+        "None.",
+        "**none**",
+        "<think>They share nothing.</think>none",
+        "无。",
+        "There is no clear pattern in these memories.",
+        "这些记忆中没有明显的规律可言。",
+    ],
+)
+def test_word_that_there_is_none_is_no_failure(text: str) -> None:
+    with pytest.raises(NoInsight, match="found no pattern"):
         read_insight(text)
 
 

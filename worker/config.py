@@ -93,7 +93,8 @@ def parse(name: str, text: str) -> bool | int | float | str:
     try:
         count = number(text)
     except ValueError:
-        raise SettingsError(f"{name} is a number, not {text[:20]!r}.") from None
+        wanted = "a number" if number is float else "a whole number"
+        raise SettingsError(f"{name} is {wanted}, not {text[:20]!r}.") from None
     if not low <= count <= high:
         raise SettingsError(f"{name} lies between {low:g} and {high:g}, not {text[:20]}.")
     return count

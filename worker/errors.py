@@ -10,6 +10,7 @@ RemqError                   something could not be done; the message is the sent
 └── ModelError              a model gave no usable answer; one step of a pass is skipped
     ├── ModelUnavailable    it did not answer: refused, timed out, no such address, 4xx, 5xx
     └── AnswerError         it answered, but not with what was asked for
+        └── NoInsight       it answered, and there is no new insight: nothing has failed
 ```
 
 A message never holds memory text, a key or a password.
@@ -50,3 +51,7 @@ class ModelUnavailable(ModelError):
 
 class AnswerError(ModelError):
     """The model answered, but not with what was asked for."""
+
+
+class NoInsight(AnswerError):
+    """The model answered, and there is no new insight; the step is skipped, nothing has failed."""

@@ -8,12 +8,12 @@ from worker import connect
 from worker import settings as environment
 from worker.config import Config, ConfigStore
 from worker.connect import Client
-from worker.errors import ModelError, PassRefused
+from worker.errors import ModelError, PassRefused, SettingsError
 from worker.gate import Gate
 from worker.keys import Keys
 from worker.memory.store import AgentMemory
 from worker.models import permitted_model
-from worker.queue import FORCE
+from worker.queue import EXTRACT_TIMEOUT_S, FORCE
 from worker.runs import Runs
 from worker.settings import Settings
 from worker.sleep import extract
@@ -42,9 +42,13 @@ def extract_metadata(agent: str, *ids: str) -> int:
     try:
         model = permitted_model(settings, config)
         return extract.annotate(
-            memory, model, [int(item_id) for item_id in ids], deadline_s=settings.llm_timeout_s
+            memory,
+            model,
+            [int(item_id) for item_id in ids],
+            deadline_s=min(settings.llm_timeout_s, EXTRACT_TIMEOUT_S / 2),
+            prompt_tokens=settings.prompt_tokens,
         )
-    except (ModelError, PassRefused) as error:
+    except (ModelError, PassRefused, SettingsError) as error:
         log.warning("extraction skipped agent=%s: %s", agent, error)
         return 0
 
@@ -56,12 +60,14 @@ def run_claimed(
     token: str,
     *,
     force: bool = False,
+    again_before: float | None = None,
     progress: Progress = silent,
 ) -> Report | None:
     """Start a claimed run and do its pass.
 
     None if it was put off, since the agent is busy or the pass not allowed, or if the run belongs
-    to another by now; the run's record says why. `force` passes over the idle gate.
+    to another by now; the run's record says why. `force` passes over the idle gate. With
+    `again_before` (Unix seconds) the pass also looks again at what was last consolidated earlier.
     """
     runs = Runs(client, settings)
     if runs.start(agent, token) != "OK":
@@ -70,12 +76,15 @@ def run_claimed(
     config = config_store(client, settings).for_agent(agent)
     try:
         model = permitted_model(settings, config)
-    except PassRefused as error:
+        gate = None if force else Gate(client, settings)
+    except (PassRefused, SettingsError) as error:
         log.warning("pass refused agent=%s run=%s: %s", agent, token, error)
-        runs.put_off(agent, token, str(error), time.time() + config.backoff_s)
+        # What was switched off waits for that alone: once it is on again, nothing holds it up.
+        wait_s = config.backoff_s if config.enabled else 0
+        runs.put_off(agent, token, str(error), time.time() + wait_s)
         return None
-    if not force:
-        idle = Gate(client, settings).look(agent, runs.record(agent), time.time())
+    if gate is not None:
+        idle = gate.look(agent, runs.record(agent), time.time())
         if not idle.idle:
             runs.put_off(agent, token, idle.reason, time.time() + settings.defer_s)
             return None
@@ -87,9 +96,10 @@ def run_claimed(
         agent,
         token,
         deadline_s=settings.pass_deadline_s,
-        call_timeout_s=settings.llm_timeout_s,
+        call_timeout_s=settings.call_timeout_s,
         prompt_tokens=settings.prompt_tokens,
         clip_at=settings.durable_clip,
+        again_before=again_before,
         progress=progress,
     ).perform()
 

@@ -56,7 +56,7 @@ class OwnJob(Job):
         self.webhooks = []
         self.repeats_left = None
 
-    @property  # type: ignore[misc] - RQ's own may be set; ours follows from the payload
+    @property  # type: ignore[misc]  # RQ's own may be set; ours follows from the payload
     def func_name(self) -> str:
         """The function's name if the payload is one of ours, else `refused`."""
         return self._allowed() or "refused"

@@ -7,13 +7,13 @@ makes a run single is its claim in the agent's own slot, judged by the server's 
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from worker.connect import Client
 from worker.keys import Keys
 from worker.memory.item import Item
-from worker.memory.scripts import Script
+from worker.memory.scripts import Call, Script
 from worker.memory.scripts import run as run_script
 from worker.settings import Settings
 from worker.sleep.plan import Plan
@@ -23,6 +23,7 @@ _CLAIM = Script.load("claim")
 _START = Script.load("start")
 _FINISH = Script.load("finish")
 _COMMIT = Script.load("commit")
+_PUBLISHED = Script.load("published")
 _UNDUE = Script.load("undue")
 
 
@@ -71,11 +72,15 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What commit.lua said: OK, SUPERSEDED or CHANGED, and the numbers only it can know."""
+    """What commit.lua said: OK, SUPERSEDED or CHANGED, and the numbers only it can know.
+
+    `report` is the report as it stands in the ledger after OK.
+    """
 
     word: str
     connections_made: int
     salience_rerated: int
+    report: Report
 
 
 class Runs:
@@ -102,12 +107,7 @@ class Runs:
         token = f"{int(self.clock() * 1000):x}-{secrets.token_hex(6)}"
         call = _CLAIM.call(
             {"run": self.keys.agent(agent).run},
-            {
-                "token": token,
-                "queued_for_s": repr(self.settings.lease_s),
-                "gone": gone,
-                "force": int(force),
-            },
+            {"token": token, "gone": gone, "force": int(force)},
         )
         word, detail = run_script(self.client, call)
         return Claim(word.decode(), detail.decode(), token)
@@ -116,42 +116,58 @@ class Runs:
         """Begin a claimed run and its lease: OK, RUNNING or SUPERSEDED."""
         call = _START.call(
             {"run": self.keys.agent(agent).run},
-            {"token": token, "lease_s": repr(self.settings.lease_s)},
+            {
+                "token": token,
+                "attempt": secrets.token_hex(6),
+                "lease_s": repr(self.settings.lease_s),
+            },
         )
         return str(run_script(self.client, call).decode())
 
     def put_off(self, agent: str, token: str, reason: str, until: float) -> None:
         """End a claimed run without a pass; it may be claimed again from `until` on."""
-        self._finish(agent, token, until, reason, [])
-        self.mark_due(agent, until)
+        if self._finish(agent, token, until, reason, []):
+            self.mark_due(agent, until)
 
     def finish(self, report: Report, not_before: float) -> bool:
         """End a run that changed no memory, with its report; False if it is not ours any more."""
         row = [part for pair in report.fields().items() for part in pair]
         ours = self._finish(report.agent, report.run, not_before, "", row)
         if ours:
-            self.settle_due(report.agent, not_before)
+            waiting = self.client.zcard(self.keys.agent(report.agent).unconsolidated)
+            self.settle_due(report.agent, not_before, waiting)
         return ours
 
     def commit(self, plan: Plan, report: Report, not_before: float, rerate: bool) -> Committed:
         """Apply a whole pass or nothing of it; publish its insight and set when the next is due."""
         keys = self.keys.agent(report.agent)
+        insight_id = None if plan.insight is None else int(self.client.incr(keys.ids))
+        report = report.ended(
+            self.clock(), insight_id=insight_id, insights_written=int(insight_id is not None)
+        )
+        call = self._commit_call(plan, report, not_before, rerate)
+        word, made, raised, waiting = run_script(self.client, call)
+        counted = replace(report, connections_made=made, salience_rerated=raised)
+        if word == b"OK":
+            if plan.insight is not None and insight_id is not None:
+                item = plan.insight.item(insight_id, plan.now)
+                self._announce(item, report.agent, f"{insight_id}|{report.run}|{plan.now!r}")
+            self.settle_due(report.agent, not_before, waiting)
+        return Committed(word.decode(), made, raised, counted)
+
+    def _commit_call(self, plan: Plan, report: Report, not_before: float, rerate: bool) -> Call:
+        keys = self.keys.agent(report.agent)
         names = (
             "run", "passes", "items", "unconsolidated", "expiring", "provenance", "insights", "rev",
             "changes", "connections",
         )  # fmt: skip
-        members = plan.members
-        insight_id = None if plan.insight is None else int(self.client.incr(keys.ids))
+        touched = [member.id for member in plan.members]
+        more_keys = [*map(keys.item, touched), *map(keys.links, touched)]
+        if report.insight_id is not None:
+            more_keys += [keys.item(report.insight_id), keys.links(report.insight_id)]
         computed = ("connections_made", "salience_rerated")
-        row = report.ended(
-            self.clock(), insight_id=insight_id, insights_written=int(insight_id is not None)
-        ).fields()
-        told = [part for pair in row.items() if pair[0] not in computed for part in pair]
-        more_keys = [keys.item(member.id) for member in members]
-        more_keys += [keys.links(member.id) for member in members]
-        if insight_id is not None:
-            more_keys += [keys.item(insight_id), keys.links(insight_id)]
-        call = _COMMIT.call(
+        told = [pair for pair in report.fields().items() if pair[0] not in computed]
+        return _COMMIT.call(
             {name: getattr(keys, name) for name in names},
             {
                 "token": report.run,
@@ -160,38 +176,40 @@ class Runs:
                 "rerate": int(rerate),
                 "passes_max": self.settings.passes_max,
                 "feed_max": self.settings.feed_max,
-                "window": len(members),
+                "window": len(plan.members),
                 "links": len(plan.connections),
-                "insight": int(insight_id is not None),
+                "insight": report.insights_written,
                 "report": len(told),
             },
             more_keys=more_keys,
-            more_args=[*plan.arguments(insight_id), *told],
+            more_args=[
+                *plan.arguments(report.insight_id),
+                *(part for pair in told for part in pair),
+            ],
         )
-        word, made, raised = run_script(self.client, call)
-        outcome = Committed(word.decode(), *(_number(value) for value in (made, raised)))
-        if outcome.word == "OK":
-            self.publish(report.agent)
-            self.settle_due(report.agent, not_before)
-        return outcome
 
     def publish(self, agent: str) -> None:
         """Put an agent's new insight on the insights stream, if it is not there yet.
 
-        At least once: a crash in between repeats it, with the same run.
+        At least once: a crash in between repeats it, with the same run. One that was deleted
+        meanwhile is not published.
         """
         keys = self.keys.agent(agent)
         unpublished = self.client.hget(keys.run, "unpublished")
         if unpublished is None:
             return
-        insight_id, run, _ = unpublished.decode().split("|")
+        mark = unpublished.decode()
+        insight_id = int(mark.partition("|")[0])
         row = self.client.hgetall(keys.item(insight_id))
-        if row:
-            item = Item.from_fields(int(insight_id), row)
+        self._announce(Item.from_fields(insight_id, row) if row else None, agent, mark)
+
+    def _announce(self, item: Item | None, agent: str, mark: str) -> None:
+        """Publish an insight, then note that it is; `mark` is what commit.lua left: id|run|time."""
+        if item is not None:
             fields = {
                 "agent": agent,
-                "id": insight_id,
-                "run": run,
+                "id": item.id,
+                "run": mark.split("|")[1],
                 "text": item.text,
                 "provenance": item.provenance,
                 "ts": repr(item.ts),
@@ -200,7 +218,8 @@ class Runs:
             self.client.xadd(
                 self.keys.insights, fields, maxlen=self.settings.insights_max, approximate=True
             )
-        self.client.hdel(keys.run, "unpublished")
+        call = _PUBLISHED.call({"run": self.keys.agent(agent).run}, {"mark": mark})
+        run_script(self.client, call)
 
     def reports(self, agent: str, count: int = 1) -> list[Report]:
         """The newest reports of an agent's passes, newest first."""
@@ -220,23 +239,33 @@ class Runs:
         """Set when an agent's next pass may start, earlier or later than what stands there."""
         self.client.zadd(self.keys.due, {agent: at})
 
-    def settle_due(self, agent: str, at: float) -> None:
-        """After a pass: due again at `at` if anything waits, else off the list.
-
-        The list and the memory lie in different slots, so the count is read again after the agent
-        is taken off: what a writer stored in between puts it back.
-        """
-        self.mark_due(agent, at)
-        self.drop_due(agent, at, at_least=1)
+    def settle_due(self, agent: str, at: float, waiting: int) -> None:
+        """After a pass: due again at `at` if anything waits, else off the list."""
+        if waiting:
+            self.mark_due(agent, at)
+        else:
+            self.client.zrem(self.keys.due, agent)
+            self._put_back(agent, at, at_least=1)
 
     def drop_due(self, agent: str, score: float, *, at_least: int) -> None:
-        """Take an agent off the list where fewer than `at_least` items wait, and look again."""
-        keys = self.keys.agent(agent)
-        if self.client.zcard(keys.unconsolidated) >= at_least:
-            return
-        call = _UNDUE.call({"due": self.keys.due}, {"agent": agent, "score": repr(score)})
-        if run_script(self.client, call) and self.client.zcard(keys.unconsolidated) >= at_least:
-            self.client.zadd(self.keys.due, {agent: score}, lt=True)
+        """Take an agent off the list, of whom fewer than `at_least` items were seen to wait.
+
+        Not if its time was moved from `score` meanwhile.
+        """
+        run_script(
+            self.client,
+            _UNDUE.call({"due": self.keys.due}, {"agent": agent, "score": repr(score)}),
+        )
+        self._put_back(agent, score, at_least=at_least)
+
+    def _put_back(self, agent: str, at: float, *, at_least: int) -> None:
+        """After an agent was taken off the list: count again, and put it back if enough waits.
+
+        List and memory lie in different slots. What a writer stored before this count is seen by
+        it; what it stores later it marks itself, after the agent was taken off.
+        """
+        if self.client.zcard(self.keys.agent(agent).unconsolidated) >= at_least:
+            self.client.zadd(self.keys.due, {agent: at}, nx=True)
 
     def _finish(
         self, agent: str, token: str, not_before: float, reason: str, row: list[Any]
@@ -253,7 +282,3 @@ class Runs:
             more_args=row,
         )
         return bool(run_script(self.client, call) == b"OK")
-
-
-def _number(value: Any) -> int:
-    return int(value) if isinstance(value, int) else 0

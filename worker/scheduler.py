@@ -116,11 +116,16 @@ class Scheduler:
             return done
         if lead and not self.leads():
             return done
-        for agent, score in self._candidates(allowed):
-            if self.queue.count >= self.settings.max_queued:
+        candidates = self._candidates(allowed)
+        configs = self.config.for_agents([agent for agent, _ in candidates]) if candidates else {}
+        for agent, score in candidates:
+            if not configs[agent].enabled:
+                self._pass_over(agent, done, crowded=allowed is None)
+            elif self.queue.count >= self.settings.max_queued:
                 done.warnings.append(f"{self.settings.max_queued} passes wait in the queue already")
                 break
-            self._consider(agent, score, done)
+            else:
+                self._consider(agent, score, configs[agent], done)
         return done
 
     def sweep(self) -> None:
@@ -145,14 +150,18 @@ class Scheduler:
             (agent, float(score)) for agent, score in rows if score is not None and score <= now
         ]
 
-    def _consider(self, agent: str, score: float, done: Tick) -> None:
+    def _pass_over(self, agent: str, done: Tick, *, crowded: bool) -> None:
+        """Leave out an agent whose own switch is off.
+
+        Where all who are due are looked at, it would stand in the way of the others for ever;
+        `enable` for this agent brings it back at once.
+        """
+        if crowded:
+            self._put_off(agent, self.clock() + self.settings.sweep_s, "off", done)
+
+    def _consider(self, agent: str, score: float, config: Config, done: Tick) -> None:
         """Enqueue, put off or drop one agent that is due."""
-        config = self.config.for_agent(agent)
         now = self.clock()
-        if not config.enabled:
-            # Out of the way of enabled agents; `enable` and the sweep bring it back.
-            self._put_off(agent, now + self.settings.sweep_s, "off", done)
-            return
         waiting = self.client.zcard(self.keys.agent(agent).unconsolidated)
         if waiting < config.min_items:
             self.runs.drop_due(agent, score, at_least=config.min_items)
@@ -207,13 +216,10 @@ class Scheduler:
         late = self.clock() > record.claimed_at + min(self.settings.lease_s, STARTING_S)
         return record.token if lost and late else ""
 
-    def _all_agents(self) -> list[str]:
-        agents: list[str] = []
-        start = 0
-        while page := self.client.zrange(self.keys.agents, start, start + STRIDE - 1):
-            agents += [member.decode() for member in page]
-            start += STRIDE
-        return agents
+    def _all_agents(self) -> set[str]:
+        """Every agent. By a cursor: pages by rank would skip some, as their order moves."""
+        rows = self.client.zscan_iter(self.keys.agents, count=STRIDE)
+        return {member.decode() for member, _ in rows}
 
     def _mend(self, agent: str) -> None:
         """Mark an agent due if enough waits and it is on no list; publish what was not."""

@@ -89,7 +89,9 @@ class Settings(BaseSettings):
         20, description="The most memories a pass looks at."
     )
     min_items: Count = Field(3, description="Fewer unconsolidated memories: no pass.")
-    max_connections: int = Field(5, description="The most connections of a pass; 0 or less: none.")
+    max_connections: Annotated[int, Field(ge=-1000, le=1000)] = Field(
+        5, description="The most connections of a pass; 0 or less: none."
+    )
     rerate_salience: bool = Field(True, description="Raise the salience of what proved important.")
     extract_metadata: bool = Field(True, description="Ask for entities and topics.")
     passes_max: Count = Field(1000, description="Reports of passes kept for an agent, about.")
@@ -135,13 +137,18 @@ class Settings(BaseSettings):
 
     @property
     def job_timeout_s(self) -> int:
-        """RQ's limit for a pass; shorter than the lease, so that no pass outlives it."""
+        """RQ's limit for a pass, whole seconds; shorter than the lease, which it must not outlive."""
         return max(1, int(self.lease_s * 0.9))
 
     @property
     def pass_deadline_s(self) -> float:
         """The most a pass may take; shorter than RQ's limit, so that it ends by its own hand."""
-        return self.lease_s * 0.75
+        return self.job_timeout_s * 0.8
+
+    @property
+    def call_timeout_s(self) -> float:
+        """The most one call of a pass may take; one that hangs leaves time for another."""
+        return min(self.llm_timeout_s, self.pass_deadline_s / 2)
 
     @property
     def interval_s(self) -> float:

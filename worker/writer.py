@@ -5,38 +5,39 @@ writer may die between any two: what it left is taken over and done again.
 """
 
 import logging
-import os
-import secrets
-import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from producer.event import Event, EventError, unknown_fields
-from worker.config import ConfigStore
-from worker.connect import BLOCK_S, Client
+from worker.config import Config, ConfigStore
+from worker.connect import Client
 from worker.dead import DeadLetters
 from worker.errors import RemqError
+from worker.group import GROUP, Consumer, Entry, Fields, Lingering
 from worker.keys import Keys
 from worker.memory.item import DURABLE
 from worker.memory.scripts import Call, run_all
 from worker.memory.store import AgentMemory, Written, written
 from worker.memory.text import clip
+from worker.outage import FAULTS, Outage, is_about_data, is_group_gone
 from worker.settings import Settings
+
+__all__ = ["GROUP", "Tally", "Writer"]
 
 log = logging.getLogger("remq.writer")
 
-GROUP = "writers"
 #: Events in one script call: keeps a script under 10 ms, and its arguments under Lua's limit.
 CALL_SIZE = 200
 #: Redelivered entries taken up in one round, one at a time.
 RECLAIM_ROUND = 100
-
-Fields = Mapping[bytes, bytes]
-Entry = tuple[bytes, Fields]
+#: How long extraction is left alone after a fault, so that a dead queue does not slow storing down.
+EXTRACT_PAUSE_S = 30
+#: From one look to the next at what other writers hold, while a burst waits for them.
+BURST_LOOK_S = 0.05
 
 
 @dataclass(slots=True)
@@ -61,13 +62,36 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Batch:
-    """One batch sorted out: what is to be stored for each agent, and what was refused."""
+class Share:
+    """One agent's part of a batch, and what became of it.
 
-    events: dict[str, list[Event]] = field(default_factory=dict)
-    arrived: dict[str, float] = field(default_factory=dict)
+    `fault` is why it could not be stored: then its entries stay where they are.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    entries: list[bytes] = field(default_factory=list)
+    arrived: float = 0.0
+    first_id: int = 0
+    written: list[Written] = field(default_factory=list)
+    fault: RedisError | None = None
+
+
+@dataclass(slots=True)
+class Batch:
+    """One batch sorted out: each agent's share, and what was refused and why."""
+
+    shares: dict[str, Share] = field(default_factory=dict)
     refused: list[tuple[bytes, Fields, str]] = field(default_factory=list)
     unknown: int = 0
+
+    def stored(self) -> dict[str, Share]:
+        """The shares that were stored."""
+        return {agent: share for agent, share in self.shares.items() if share.fault is None}
+
+    def done(self) -> list[bytes]:
+        """The entries that need no more looking at."""
+        ids = [entry_id for entry_id, _, _ in self.refused]
+        return ids + [entry_id for share in self.stored().values() for entry_id in share.entries]
 
 
 class Writer:
@@ -80,17 +104,28 @@ class Writer:
         config: ConfigStore,
         *,
         extract: Callable[[str, Sequence[int]], None] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`extract` asks for entities and topics of an agent's new items, given their ids."""
         self.client = client
         self.settings = settings
         self.config = config
+        self.extract = extract
+        self.clock = clock
         self.keys = Keys(settings.prefix)
         self.dead = DeadLetters(client, self.keys, settings.dead_max)
-        self.extract = extract
-        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.consumer = Consumer(client, self.keys.events, settings.reclaim_idle_s)
+        self.outage = Outage(log, settings, stopping=lambda: self.stopping)
         self.tally = Tally()
         self.stopping = False
+        self._joined = False
         self._place = b"-"
+        self._extract_from = 0.0
+
+    @property
+    def name(self) -> str:
+        """This writer's name in the consumer group."""
+        return self.consumer.name
 
     def stop(self) -> None:
         """Finish the batch in hand, then stop."""
@@ -100,48 +135,51 @@ class Writer:
         """Take events until told to stop, or with `burst` until none is left.
 
         An entry another consumer holds counts as left until it is stored or was taken over.
+        A server that fails later on is waited for, but by a burst; one that does not answer at the
+        start raises redis-py's errors.
         """
-        self.create_group()
+        self.join()
         while not self.stopping:
             try:
-                busy = self.reclaim() + self.take(block=not burst)
-            except ResponseError as error:
-                if not str(error).startswith("NOGROUP"):
+                if not self._round(burst=burst):
+                    break
+                self.outage.over()
+            except FAULTS as error:
+                if is_group_gone(error):
+                    # Begin again from the first entry; stored events are known by their ids.
+                    self._joined = False
+                    self.outage.warn("the consumer group is gone, creating it again")
+                elif burst:
                     raise
-                # A flushed or replaced server: begin again; stored events are known by their ids.
-                log.warning("consumer group is gone, creating it again")
-                self.create_group()
-                continue
-            if burst and not busy and not self.pending():
-                break
-        self._leave()
+                else:
+                    self.outage.wait(error)
+        if not self.outage.lasts:
+            with suppress(*FAULTS):
+                self.consumer.leave()
         return self.tally
 
-    def create_group(self) -> None:
-        """Create the stream and its group, from the first entry on; fine if they exist."""
-        try:
-            self.client.xgroup_create(self.keys.events, GROUP, id="0", mkstream=True)
-        except ResponseError as error:
-            if not str(error).startswith("BUSYGROUP"):
-                raise
+    def join(self) -> None:
+        """Create the consumer group if there is none."""
+        self.consumer.join()
+        self._joined = True
 
-    def pending(self) -> int:
-        """Entries delivered to any writer and not yet stored. Waits a moment if there are some."""
-        count = int(self.client.xpending(self.keys.events, GROUP)["pending"])
-        if count:
-            time.sleep(0.05)
-        return count
+    def _round(self, *, burst: bool) -> bool:
+        """Take over what lingers, then take new events; whether to go on."""
+        if not self._joined:
+            self.join()
+        busy = self.reclaim()
+        if not self.stopping:
+            busy += self.take(block=not burst)
+        if not burst or busy:
+            return True
+        if not self.consumer.unfinished():
+            return False
+        time.sleep(BURST_LOOK_S)
+        return True
 
     def take(self, *, block: bool) -> int:
         """Take and store one batch of new events; how many."""
-        answer = self.client.xreadgroup(
-            GROUP,
-            self.name,
-            {self.keys.events: ">"},
-            count=self.settings.batch,
-            block=int(BLOCK_S * 1000) if block else None,
-        )
-        entries = [entry for stream in _streams(answer) for entry in stream]
+        entries = self.consumer.read(self.settings.batch, block=block)
         if entries:
             self.store(entries)
         return len(entries)
@@ -152,75 +190,72 @@ class Writer:
         One at a time, so that an event which kills its reader raises no neighbour's count of
         deliveries. The place in the list is carried on from call to call and wraps around.
         """
-        waiting = self.client.xpending_range(
-            self.keys.events,
-            GROUP,
-            self._place,
-            "+",
-            RECLAIM_ROUND,
-            idle=int(self.settings.reclaim_idle_s * 1000),
-        )
-        for entry in waiting:
+        lingering = self.consumer.lingering(self._place, RECLAIM_ROUND)
+        full = len(lingering) == RECLAIM_ROUND
+        self._place = b"(" + lingering[-1].id if full else b"-"
+        for lost in lingering:
             if self.stopping:
                 break
-            self._redelivered(entry["message_id"], int(entry["times_delivered"]))
-        full = len(waiting) == RECLAIM_ROUND
-        self._place = b"(" + waiting[-1]["message_id"] if full else b"-"
-        return len(waiting)
+            self._take_over(lost)
+        return len(lingering)
+
+    def _take_over(self, lost: Lingering) -> None:
+        """Store one entry that another reader left; one handed out too often is a dead letter."""
+        fields = self.consumer.take_over(lost.id)
+        if fields is None:
+            return
+        if lost.deliveries >= self.settings.max_deliveries:
+            self._give_up(lost, fields)
+            return
+        try:
+            self.store([(lost.id, fields)])
+        except FAULTS:
+            # The server's fault, not the event's: an outage must not make dead letters.
+            with suppress(*FAULTS):
+                self.consumer.uncount(lost)
+            raise
+
+    def _give_up(self, lost: Lingering, fields: Fields) -> None:
+        reason = f"it was handed out {lost.deliveries} times, and no writer got it done"
+        self.dead.add(lost.id, fields, reason)
+        self.consumer.finish([lost.id])
+        self.tally.refused += 1
+        log.warning("gave up on event entry=%s: %s", lost.id.decode(), reason)
 
     def store(self, entries: list[Entry]) -> None:
-        """Store a batch: write, mark due, record what was refused, then delete and acknowledge."""
+        """Store a batch: write, mark due, record what was refused, then delete and acknowledge.
+
+        An agent whose memory refuses it keeps nobody else's events from being stored: its own stay
+        unacknowledged. Where that was the server's fault, its error is raised in the end.
+        """
         batch = self.sort(entries)
-        self.write(batch)
+        self._write(batch)
+        self._mark(batch)
         for entry_id, fields, reason in batch.refused:
             self.dead.add(entry_id, fields, reason)
-        self._acknowledge([entry_id for entry_id, _ in entries])
-        self.tally.refused += len(batch.refused)
-        self.tally.unknown_fields += batch.unknown
-        for entry_id, _, reason in batch.refused:
-            log.info("refused event entry=%s: %s", entry_id.decode(), reason)
+        self.consumer.finish(batch.done())
+        self._count(batch)
+        self._extract(batch)
+        self._raise_faults(batch)
 
     def sort(self, entries: list[Entry]) -> Batch:
         """Check and clip each event; bad ones harm no neighbour."""
         batch = Batch()
+        now = self.clock()
         for entry_id, fields in entries:
-            arrived = int(entry_id.partition(b"-")[0]) / 1000
+            # A stranger may name any id, and later ones follow it: none arrived after now.
+            arrived = min(now, int(entry_id.partition(b"-")[0]) / 1000)
             batch.unknown += len(unknown_fields(fields))
             try:
                 event = Event.from_fields(fields, arrived=arrived, entry_id=entry_id.decode())
             except EventError as error:
                 batch.refused.append((entry_id, fields, str(error)))
                 continue
-            batch.events.setdefault(event.agent, []).append(self._clipped(event))
-            batch.arrived[event.agent] = max(arrived, batch.arrived.get(event.agent, 0))
+            share = batch.shares.setdefault(event.agent, Share())
+            share.events.append(self._clipped(event))
+            share.entries.append(entry_id)
+            share.arrived = max(arrived, share.arrived)
         return batch
-
-    def write(self, batch: Batch) -> None:
-        """Store the events of a batch, each once, and mark the agents whose pass may come due."""
-        if not batch.events:
-            return
-        first_ids = self._reserve(batch)
-        calls, owners = self._calls(batch, first_ids)
-        outcomes: dict[str, Written] = {}
-        for agent, answer in zip(owners, run_all(self.client, calls), strict=True):
-            if isinstance(answer, RedisError):
-                raise answer
-            outcomes[agent] = outcome = written(answer)
-            self.tally.stored += outcome.stored
-            self.tally.duplicates += outcome.duplicates
-        self._mark(batch, outcomes)
-        for agent, events in batch.events.items():
-            if outcomes[agent].stored:
-                self._extract(agent, first_ids[agent], len(events))
-
-    def _extract(self, agent: str, first_id: int, count: int) -> None:
-        """Ask for entities and topics of what was just stored. A fault never blocks a write."""
-        if self.extract is None:
-            return
-        try:
-            self.extract(agent, range(first_id, first_id + count))
-        except (RedisError, RemqError) as error:
-            log.warning("extraction not asked for agent=%s: %s", agent, type(error).__name__)
 
     def _clipped(self, event: Event) -> Event:
         durable = event.tier == DURABLE
@@ -228,77 +263,98 @@ class Writer:
         text = clip(event.text, limit)
         return event if text is event.text else replace(event, text=text)
 
-    def _reserve(self, batch: Batch) -> dict[str, int]:
-        pipe = self.client.pipeline(transaction=False)
-        for agent, events in batch.events.items():
-            pipe.incrby(self.keys.agent(agent).ids, len(events))
-        lasts = zip(batch.events.items(), pipe.execute(), strict=True)
-        return {agent: int(last) - len(events) + 1 for (agent, events), last in lasts}
-
-    def _calls(self, batch: Batch, first_ids: dict[str, int]) -> tuple[list[Call], list[str]]:
-        now = time.time()
+    def _write(self, batch: Batch) -> None:
+        """Store each agent's share, each event once."""
+        self._reserve(batch)
         calls: list[Call] = []
-        owners: list[str] = []
-        for agent, events in batch.events.items():
-            memory = AgentMemory(
-                self.client, self.keys.agent(agent), feed_max=self.settings.feed_max
-            )
-            for start in range(0, len(events), CALL_SIZE):
-                part = events[start : start + CALL_SIZE]
-                calls.append(memory.write_call(part, first_ids[agent] + start, now))
-                owners.append(agent)
-        return calls, owners
-
-    def _mark(self, batch: Batch, outcomes: dict[str, Written]) -> None:
-        """Note each agent's last event, and when its next pass may start if enough waits."""
-        now = time.time()
-        shared, _ = self.config.for_all()
-        pipe = self.client.pipeline(transaction=False)
-        for agent, outcome in outcomes.items():
-            pipe.zadd(self.keys.agents, {agent: batch.arrived[agent]}, gt=True)
-            if outcome.waiting >= shared.min_items:
-                pipe.zadd(self.keys.due, {agent: max(now, outcome.not_before)}, lt=True)
-        pipe.execute()
-
-    def _redelivered(self, entry_id: bytes, deliveries: int) -> None:
-        """Take over and store one entry; one delivered too often is a dead letter.
-
-        The claim goes to one of several writers that try. An entry that was deleted meanwhile is
-        forgotten by the claim from 7.0 on, and comes back empty on 6.2.
-        """
-        idle_ms = int(self.settings.reclaim_idle_s * 1000)
-        claimed = self.client.xclaim(self.keys.events, GROUP, self.name, idle_ms, [entry_id])
-        for _, fields in claimed:
-            if not fields:
-                self.client.xack(self.keys.events, GROUP, entry_id)
-            elif deliveries >= self.settings.max_deliveries:
-                reason = f"it was delivered {deliveries} times and never stored"
-                self.dead.add(entry_id, fields, reason)
-                self._acknowledge([entry_id])
-                self.tally.refused += 1
-                log.warning("gave up on event entry=%s: %s", entry_id.decode(), reason)
+        owners: list[Share] = []
+        for agent, share in batch.stored().items():
+            new = self._calls(agent, share)
+            calls += new
+            owners += [share] * len(new)
+        for share, answer in zip(owners, run_all(self.client, calls), strict=True):
+            if isinstance(answer, RedisError):
+                share.fault = answer
             else:
-                self.store([(entry_id, fields)])
+                share.written.append(written(answer))
 
-    def _acknowledge(self, ids: list[bytes]) -> None:
-        """Delete and acknowledge in one step; an entry that was only acknowledged would stay."""
-        pipe = self.client.pipeline(transaction=True)
-        pipe.xdel(self.keys.events, *ids)
-        pipe.xack(self.keys.events, GROUP, *ids)
+    def _reserve(self, batch: Batch) -> None:
+        """Have ids handed out for every event, in one round trip."""
+        pipe = self.client.pipeline(transaction=False)
+        for agent, share in batch.shares.items():
+            pipe.incrby(self.keys.agent(agent).ids, len(share.events))
+        answers = pipe.execute(raise_on_error=False) if batch.shares else []
+        for share, last in zip(batch.shares.values(), answers, strict=True):
+            if isinstance(last, RedisError):
+                share.fault = last
+            else:
+                share.first_id = int(last) - len(share.events) + 1
+
+    def _calls(self, agent: str, share: Share) -> list[Call]:
+        memory = AgentMemory(self.client, self.keys.agent(agent), feed_max=self.settings.feed_max)
+        now = self.clock()
+        return [
+            memory.write_call(share.events[at : at + CALL_SIZE], share.first_id + at, now)
+            for at in range(0, len(share.events), CALL_SIZE)
+        ]
+
+    def _mark(self, batch: Batch) -> None:
+        """Note each agent's last event, and when its next pass may start if enough waits."""
+        stored = batch.stored()
+        if not stored:
+            return
+        configs = self._configs(list(stored))
+        now = self.clock()
+        pipe = self.client.pipeline(transaction=False)
+        for agent, share in stored.items():
+            last = share.written[-1]
+            pipe.zadd(self.keys.agents, {agent: share.arrived}, gt=True)
+            if last.waiting >= configs[agent].min_items:
+                pipe.zadd(self.keys.due, {agent: max(now, last.not_before)}, lt=True)
         pipe.execute()
 
-    def _leave(self) -> None:
-        """Take this consumer off the group, unless entries still stand under its name."""
-        held = self.client.xpending_range(self.keys.events, GROUP, "-", "+", 1, self.name)
-        if not held:
-            self.client.xgroup_delconsumer(self.keys.events, GROUP, self.name)
+    def _configs(self, agents: list[str]) -> dict[str, Config]:
+        """The run-time settings of each agent: one read, two where any has its own."""
+        shared, any_own = self.config.for_all()
+        return self.config.for_agents(agents) if any_own else dict.fromkeys(agents, shared)
 
+    def _count(self, batch: Batch) -> None:
+        for share in batch.stored().values():
+            self.tally.stored += sum(part.stored for part in share.written)
+            self.tally.duplicates += sum(part.duplicates for part in share.written)
+        self.tally.unknown_fields += batch.unknown
+        self.tally.refused += len(batch.refused)
+        if batch.refused:
+            entry_id, _, reason = batch.refused[-1]
+            self.outage.warn(
+                "refused %d events, the last entry=%s: %s",
+                len(batch.refused),
+                entry_id.decode(),
+                reason,
+            )
 
-def _streams(answer: Any) -> list[list[Entry]]:
-    """The entries of each stream, in the shape of either protocol; deleted ones are empty."""
-    streams = answer.values() if isinstance(answer, dict) else (pair[1] for pair in answer or ())
-    found = []
-    for entries in streams:
-        rows = entries[0] if entries and isinstance(entries[0], list) else entries
-        found.append([(row[0], row[1] or {}) for row in rows if row and row[0] is not None])
-    return found
+    def _extract(self, batch: Batch) -> None:
+        """Ask for entities and topics of what was just stored. A fault never blocks a write."""
+        if self.extract is None or self.clock() < self._extract_from:
+            return
+        for agent, share in batch.stored().items():
+            if not any(part.stored for part in share.written):
+                continue
+            try:
+                self.extract(agent, range(share.first_id, share.first_id + len(share.events)))
+            except (*FAULTS, RemqError) as error:
+                self._extract_from = self.clock() + EXTRACT_PAUSE_S
+                self.outage.warn(
+                    "extraction not asked for agent=%s: %s", agent, type(error).__name__
+                )
+                return
+
+    def _raise_faults(self, batch: Batch) -> None:
+        """Say which agents' events stay unacknowledged; raise where it is the server's fault."""
+        for agent, share in batch.shares.items():
+            if share.fault is None:
+                continue
+            if not is_about_data(share.fault):
+                raise share.fault
+            said = self.outage.said(share.fault)
+            self.outage.warn("events stay unstored agent=%s: %s", agent, said)

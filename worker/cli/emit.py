@@ -139,11 +139,11 @@ def _event(raw: bytes, number: int, agent: str | None) -> Event:
     if not isinstance(row, dict):
         raise _LineError("is no JSON object") from None
     fields: dict[str, Any] = {name: row[name] for name in NAMES if row.get(name) is not None}
-    fields.setdefault("agent", agent if agent is not None else "")
-    fields.setdefault("text", "")
+    if agent is not None:
+        fields.setdefault("agent", agent)
     # From the line and its number: the same file again doubles nothing, equal lines stay two.
-    fields.setdefault("event_id", _line_id(raw, number, str(fields["agent"])))
-    return Event(**fields)
+    fields.setdefault("event_id", _line_id(raw, number, str(fields.get("agent"))))
+    return Event.from_fields(fields)
 
 
 def _line_id(raw: bytes, number: int, agent: str) -> str:

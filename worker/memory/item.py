@@ -1,21 +1,27 @@
 """An item: one memory as it is stored."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from producer.event import DURABLE, EPISODIC
+from producer.event import DURABLE, EPISODIC, INSIGHT_KIND
 
 __all__ = ["DURABLE", "EPISODIC", "INSIGHT", "INSIGHT_SALIENCE", "Item"]
 
 #: The kind of what a pass writes, and its salience.
-INSIGHT = "insight"
-INSIGHT_SALIENCE = 0.8
+INSIGHT: Final = INSIGHT_KIND
+INSIGHT_SALIENCE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One memory. Times are Unix seconds; `rev` is the revision at which this text was stored."""
+    """One memory. Times are Unix seconds.
+
+    `rev` is the revision of the agent's memory at which this text was stored; `source_ids` are the
+    memories an insight was made from.
+    """
 
     id: int
     text: str
@@ -35,7 +41,11 @@ class Item:
     source_ids: tuple[int, ...] = ()
 
     def fields(self) -> dict[str, str]:
-        """The item as flat hash fields; what is None or empty is left out."""
+        """The item as flat hash fields; what is None or an empty list is left out.
+
+        Floats are written so that reading gives the same number. A stored hash also holds `base`
+        and `bump`, of which the scripts make the salience.
+        """
         row: dict[str, str] = {}
         for name in ("text", "tier", "kind", "provenance", "event_id"):
             row[name] = getattr(self, name)
@@ -53,7 +63,10 @@ class Item:
 
     @classmethod
     def from_fields(cls, item_id: int, row: Mapping[bytes, bytes]) -> "Item":
-        """Read an item's hash. Raises KeyError or ValueError for a corrupt one."""
+        """Read an item's hash; fields that are not the item's own are ignored.
+
+        Raises KeyError (a field is missing) or ValueError (it does not read) for a corrupt hash.
+        """
         sources = row.get(b"source_ids", b"")
         return cls(
             id=item_id,
@@ -61,13 +74,13 @@ class Item:
             tier=row[b"tier"].decode(),
             kind=row[b"kind"].decode(),
             provenance=row[b"provenance"].decode(),
-            salience=float(row[b"salience"]),
-            ts=float(row[b"ts"]),
+            salience=_number(row, b"salience"),
+            ts=_number(row, b"ts"),
             access_count=int(row.get(b"access_count", 0)),
             last_access_ts=_time(row, b"last_access_ts"),
             expires_at=_time(row, b"expires_at"),
-            entities=tuple(json.loads(row.get(b"entities", b"[]"))),
-            topics=tuple(json.loads(row.get(b"topics", b"[]"))),
+            entities=_names(row, b"entities"),
+            topics=_names(row, b"topics"),
             last_consolidated_at=_time(row, b"last_consolidated_at"),
             event_id=row.get(b"event_id", b"").decode(),
             rev=int(row.get(b"rev", 0)),
@@ -78,15 +91,29 @@ class Item:
         """The shape of `memory list --json`; an insight also names its sources."""
         names = (
             "id", "text", "tier", "kind", "provenance", "salience", "access_count",
-            "last_access_ts", "expires_at", "ts", "last_consolidated_at",
+            "last_access_ts", "expires_at", "ts", "entities", "topics", "last_consolidated_at",
         )  # fmt: skip
         shown: dict[str, object] = {name: getattr(self, name) for name in names}
-        shown["entities"], shown["topics"] = list(self.entities), list(self.topics)
+        shown.update(entities=list(self.entities), topics=list(self.topics))
         if self.kind == INSIGHT:
             shown["source_ids"] = list(self.source_ids)
         return shown
 
 
+def _number(row: Mapping[bytes, bytes], name: bytes) -> float:
+    number = float(row[name])
+    if not math.isfinite(number):
+        # It would spoil the order of every ranking it takes part in.
+        raise ValueError(f"{name.decode()} is not a finite number")
+    return number
+
+
 def _time(row: Mapping[bytes, bytes], name: bytes) -> float | None:
-    value = row.get(name)
-    return None if value is None else float(value)
+    return _number(row, name) if name in row else None
+
+
+def _names(row: Mapping[bytes, bytes], name: bytes) -> tuple[str, ...]:
+    names = json.loads(row.get(name, b"[]"))
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise ValueError(f"{name.decode()} is not a list of names")
+    return tuple(names)

@@ -4,7 +4,9 @@ score = BM25(query, text) + salience + 0.1 * access_count + 1 / (1 + age_days / 
 """
 
 import heapq
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from worker.memory.bm25 import Index
@@ -12,44 +14,64 @@ from worker.memory.item import DURABLE, Item
 from worker.memory.text import terms
 
 DAY_S = 86_400
+#: Days after which a memory is half as fresh.
+HALF_FRESH_DAYS = 30
 ACCESS_WEIGHT = 0.1
+#: Digits behind the point in which two scores must agree to be a tie: sums that are equal on paper
+#: differ in the sixteenth.
+TIE_DIGITS = 12
 LABEL = "Relevant memories:"
+
+#: White space of any kind and control characters, as they would break or disturb a line.
+_BREAKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A memory that answers a query, and what its score is made of."""
+    """A memory that answers a query, and what its score is made of.
+
+    `score` = `bm25` + the item's salience + `access` + `freshness`; `terms` is each term's share of
+    `bm25`, the largest first. The item is as it was before this recall.
+    """
 
     item: Item
     score: float
     bm25: float
     freshness: float
     access: float
-    terms: dict[str, float]
+    terms: Mapping[str, float]
 
 
 def freshness(ts: float, now: float) -> float:
     """1 for now, one half after 30 days; a time to come counts as now."""
-    return 1 / (1 + max(0.0, now - ts) / DAY_S / 30)
+    return 1 / (1 + max(0.0, now - ts) / DAY_S / HALF_FRESH_DAYS)
 
 
 class MemoryIndex:
-    """One agent's memories, kept ready to be ranked."""
+    """One agent's memories, kept ready to be ranked.
+
+    Knows no clock: `rank` is told the time. What has expired by then is dropped for good.
+    """
 
     def __init__(self) -> None:
         self._items: dict[int, Item] = {}
         self._index = Index()
+        #: A heap of (expires_at, id); entries may be out of date.
         self._expiring: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def get(self, item_id: int) -> Item | None:
+        """The item as it is known here; None if it is not."""
+        return self._items.get(item_id)
 
     def put(self, item: Item) -> None:
         """Add an item, or replace it."""
         self._items[item.id] = item
         self._index.put(item.id, terms(item.text))
         if item.expires_at is not None:
-            heapq.heappush(self._expiring, (item.expires_at, item.id))
+            self._watch(item.expires_at, item.id)
 
     def remove(self, item_id: int) -> None:
         """Take an item out; nothing happens if it is not there."""
@@ -57,37 +79,53 @@ class MemoryIndex:
         self._index.remove(item_id)
 
     def touch(self, item_id: int, access_count: int, at: float) -> None:
-        """Set how often an item was recalled, and when last."""
-        self._change(item_id, access_count=access_count, last_access_ts=at)
+        """Set how often an item was recalled, and when last; nothing happens if it is not there."""
+        item = self._items.get(item_id)
+        if item is not None:
+            self._items[item_id] = replace(item, access_count=access_count, last_access_ts=at)
 
     def rerate(self, item_id: int, salience: float) -> None:
-        """Set an item's salience."""
-        self._change(item_id, salience=salience)
+        """Set an item's salience; nothing happens if it is not there."""
+        item = self._items.get(item_id)
+        if item is not None:
+            self._items[item_id] = replace(item, salience=salience)
 
     def rank(self, query: str, k: int = 5, *, now: float) -> list[Hit]:
-        """The best `k` items that share a term with the query.
+        """The best `k` items that share a term with the query, none for k of 0 or less.
 
         Expired items take no part, not even in the statistics. Ties: durable before episodic, then
         the item that was stored first.
         """
         self._drop_expired(now)
-        words = terms(query)
-        hits = (
-            self._hit(item_id, bm25, now) for item_id, bm25 in self._index.scores(words).items()
-        )
-        best = heapq.nsmallest(k, hits, key=_order) if k > 0 else []
-        return [replace(hit, terms=self._index.shares(hit.item.id, words)) for hit in best]
+        wanted = Counter(terms(query))
+        found = self._index.scores(wanted)
+        places = (self._place(item_id, bm25, now) for item_id, bm25 in found.items())
+        best = heapq.nsmallest(k, places) if k > 0 else []
+        return [self._hit(item_id, found[item_id], wanted, now) for _, _, item_id in best]
 
-    def _hit(self, item_id: int, bm25: float, now: float) -> Hit:
+    def _place(self, item_id: int, bm25: float, now: float) -> tuple[float, bool, int]:
+        """Where an item stands in the ranking; the smallest comes first."""
         item = self._items[item_id]
-        access = ACCESS_WEIGHT * item.access_count
-        fresh = freshness(item.ts, now)
-        return Hit(item, bm25 + item.salience + access + fresh, bm25, fresh, access, {})
+        return -round(_score(item, bm25, now), TIE_DIGITS), item.tier != DURABLE, item_id
 
-    def _change(self, item_id: int, **values: float) -> None:
-        item = self._items.get(item_id)
-        if item is not None:
-            self._items[item_id] = replace(item, **values)  # type: ignore[arg-type]
+    def _hit(self, item_id: int, bm25: float, wanted: Mapping[str, int], now: float) -> Hit:
+        item = self._items[item_id]
+        return Hit(
+            item,
+            score=_score(item, bm25, now),
+            bm25=bm25,
+            freshness=freshness(item.ts, now),
+            access=ACCESS_WEIGHT * item.access_count,
+            terms=self._index.shares(item_id, wanted),
+        )
+
+    def _watch(self, expires_at: float, item_id: int) -> None:
+        heapq.heappush(self._expiring, (expires_at, item_id))
+        if len(self._expiring) > 2 * len(self._items) + 100:
+            # Mostly items that were replaced or removed since: start afresh.
+            items = self._items.values()
+            self._expiring = [(it.expires_at, it.id) for it in items if it.expires_at is not None]
+            heapq.heapify(self._expiring)
 
     def _drop_expired(self, now: float) -> None:
         while self._expiring and self._expiring[0][0] <= now:
@@ -97,8 +135,8 @@ class MemoryIndex:
                 self.remove(item_id)
 
 
-def _order(hit: Hit) -> tuple[float, bool, int]:
-    return (-hit.score, hit.item.tier != DURABLE, hit.item.id)
+def _score(item: Item, bm25: float, now: float) -> float:
+    return bm25 + item.salience + ACCESS_WEIGHT * item.access_count + freshness(item.ts, now)
 
 
 def public(hit: Hit, *, explain: bool = False) -> dict[str, object]:
@@ -116,12 +154,12 @@ def public(hit: Hit, *, explain: bool = False) -> dict[str, object]:
 def context(hits: Iterable[Hit], max_chars: int = 800) -> str:
     """A labelled block for a system prompt, one `- (kind) text` line an item; empty for none.
 
-    It stops before `max_chars`. A text's line breaks become spaces, so that a memory cannot pose as
-    another.
+    It stops at the first line that would exceed `max_chars` code points in all. A text's line
+    breaks become spaces, so that a memory cannot pose as another.
     """
     block = LABEL
     for hit in hits:
-        line = f"\n- ({hit.item.kind}) {' '.join(hit.item.text.split())}"
+        line = f"\n- ({hit.item.kind}) {_BREAKS.sub(' ', hit.item.text).strip()}"
         if len(block) + len(line) > max_chars:
             break
         block += line

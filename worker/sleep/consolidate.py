@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from worker.config import Config
-from worker.errors import AnswerError, ModelError
+from worker.errors import ModelError, ModelUnavailable, NoInsight
 from worker.memory.store import AgentMemory
+from worker.memory.text import clip
 from worker.runs import Runs
 from worker.sleep import answers, prompts, window
 from worker.sleep.model import Connection, Metadata, Model, Question, Step, WindowItem
 from worker.sleep.plan import Plan, draw_up
-from worker.sleep.report import OK, Report
+from worker.sleep.report import OFF, OK, Report
 from worker.sleep.window import Seat
 
 log = logging.getLogger("remq.pass")
@@ -26,6 +27,8 @@ log = logging.getLogger("remq.pass")
 TRIES = 3
 #: Earlier insights a new one is compared with.
 KNOWN_INSIGHTS = 200
+#: Why a pass that came too late did nothing.
+TAKEN_OVER = "another run has taken over; nothing was changed"
 
 Found = TypeVar("Found")
 #: Hears of each step: its name, and `asking`, `ok` or why it was skipped.
@@ -38,27 +41,38 @@ def silent(step: str, state: str) -> None:
 
 @dataclass(slots=True)
 class Tally:
-    """What the steps of one pass came to, and what they cost."""
+    """What the steps of one try came to, and what all tries of the pass cost.
+
+    `answered` counts the usable answers of this try; that there is no insight is one of them.
+    """
 
     steps: dict[str, str] = field(default_factory=dict)
-    calls: int = 0
     answered: int = 0
+    calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
+    def begin(self) -> None:
+        """Begin another try: what was said about another window counts no more."""
+        self.steps = {}
+        self.answered = 0
+
     @property
-    def failures(self) -> list[str]:
-        """Every step that failed, with its reason."""
+    def skipped(self) -> list[str]:
+        """Every step that was skipped, with its reason, but those that are switched off."""
         return [
             f"{step}: {state.removeprefix('skipped: ')}"
             for step, state in self.steps.items()
-            if state.startswith("skipped: ") and not state.startswith("skipped: off")
+            if state not in {OK, OFF}
         ]
 
 
 @dataclass(slots=True)
 class Pass:
-    """One pass over one agent's memory, under a claimed and started run."""
+    """One pass over one agent's memory, under a claimed and started run.
+
+    With `again_before` (Unix seconds) it also looks again at what was last consolidated earlier.
+    """
 
     memory: AgentMemory
     runs: Runs
@@ -70,41 +84,58 @@ class Pass:
     call_timeout_s: float
     prompt_tokens: int = 8000
     clip_at: int = 280
+    again_before: float | None = None
     clock: Callable[[], float] = time.time
     progress: Progress = silent
 
     def perform(self) -> Report:
         """Do the pass, and return its report."""
-        started = self.clock()
-        report = Report(self.agent, self.run, started, self.model.name)
+        report = Report(self.agent, self.run, self.clock(), self.model.name)
         tally = Tally()
         for _ in range(TRIES):
-            seats = window.read(self.memory, self.config.window_size, now=self.clock())
-            if len(seats) < self.config.min_items:
-                reason = f"too few unconsolidated ({len(seats)} < {self.config.min_items})"
-                return self._end(report, tally, reason, failed=False)
-            seats = self._within_budget(seats)
-            report = replace(report, items_reviewed=len(seats))
-            plan = self._think(seats, tally, started)
-            if not tally.answered:
-                return self._end(report, tally, "; ".join(tally.failures), failed=True)
-            report = self._told(report, tally)
-            done = self.runs.commit(
-                plan, report, self._next(failed=False), self.config.rerate_salience
-            )
-            if done.word == "OK":
-                return self._done(report)
-            if done.word == "SUPERSEDED":
-                reason = "another run has taken over; nothing was changed"
-                return report.ended(self.clock(), skipped_reason=reason)
+            tally.begin()
+            ended = self._try(report, tally)
+            if ended is not None:
+                return ended
             self.progress("commit", "a memory changed meanwhile, reading the window again")
             log.info("window changed agent=%s run=%s", self.agent, self.run)
         return self._end(report, tally, "the window kept changing", failed=True)
 
-    def _think(self, seats: Sequence[Seat], tally: Tally, started: float) -> Plan:
+    def _try(self, report: Report, tally: Tally) -> Report | None:
+        """Try the pass once. None if the window was hit meanwhile, and nothing was changed."""
+        config = self.config
+        seats = window.read(
+            self.memory,
+            max(config.window_size, config.min_items),
+            now=self.clock(),
+            before=self.again_before,
+        )
+        if len(seats) < config.min_items:
+            reason = f"too few unconsolidated ({len(seats)} < {config.min_items})"
+            return self._end(report, tally, reason, failed=False)
+        seats = self._within_budget(seats[: config.window_size])
+        if not seats:
+            reason = f"no memory fits into a prompt of {self.prompt_tokens} tokens"
+            return self._end(report, tally, reason, failed=True)
+        report = replace(report, items_reviewed=len(seats))
+        plan = self._think(seats, tally, report.started_at + self.deadline_s)
+        if not tally.answered:
+            return self._end(report, tally, "; ".join(tally.skipped), failed=True)
+        if window.expired(seats, plan.now):
+            return None
+        return self._commit(plan, self._told(report, tally))
+
+    def _commit(self, plan: Plan, report: Report) -> Report | None:
+        done = self.runs.commit(plan, report, self._next(failed=False), self.config.rerate_salience)
+        if done.word == "OK":
+            return done.report
+        if done.word == "SUPERSEDED":
+            return report.ended(self.clock(), skipped_reason=TAKEN_OVER)
+        return None
+
+    def _think(self, seats: Sequence[Seat], tally: Tally, ends_at: float) -> Plan:
         """Ask the three questions about a window, and draw up what follows from the answers."""
         items = tuple(seat.shown() for seat in seats)
-        ends_at = started + self.deadline_s
         metadata = self._metadata(items, tally, ends_at)
         items = tuple(_with(item, metadata.get(item.id)) for item in items)
         connections = self._connections(items, tally, ends_at)
@@ -122,7 +153,7 @@ class Pass:
         self, items: tuple[WindowItem, ...], tally: Tally, ends_at: float
     ) -> dict[int, Metadata]:
         if not self.config.extract_metadata:
-            tally.steps[Step.METADATA] = "skipped: off"
+            tally.steps[Step.METADATA] = OFF
             return {}
         ids = {item.id for item in items}
         found = self._ask(
@@ -138,7 +169,7 @@ class Pass:
     ) -> tuple[Connection, ...]:
         limit = self.config.max_connections
         if limit <= 0:
-            tally.steps[Step.CONNECTIONS] = "skipped: off"
+            tally.steps[Step.CONNECTIONS] = OFF
             return ()
         ids = {item.id for item in items}
         found = self._ask(
@@ -163,8 +194,8 @@ class Pass:
     def _new_insight(self, text: str) -> str:
         insight = answers.read_insight(text)
         known = {item.text for item in self.memory.recent_insights(KNOWN_INSIGHTS)}
-        if insight in known:
-            raise AnswerError("the same insight is already stored")
+        if clip(insight, self.clip_at) in known:
+            raise NoInsight("the same insight is already stored")
         return insight
 
     def _ask(
@@ -172,14 +203,10 @@ class Pass:
     ) -> Found | None:
         """Ask one question; a failure is noted and the step skipped."""
         self.progress(question.step, "asking")
-        left = max(0.0, min(self.call_timeout_s, ends_at - self.clock()))
-        tally.calls += 1
         try:
-            answer = self.model.ask(question, deadline_s=left)
-            tally.prompt_tokens += answer.prompt_tokens
-            tally.completion_tokens += answer.completion_tokens
-            found = read(answer.text)
+            found = read(self._answer(question, tally, ends_at))
         except ModelError as error:
+            tally.answered += isinstance(error, NoInsight)
             tally.steps[question.step] = f"skipped: {error}"
             log.warning(
                 "step skipped agent=%s run=%s step=%s: %s",
@@ -192,6 +219,17 @@ class Pass:
         self.progress(question.step, OK)
         return found
 
+    def _answer(self, question: Question, tally: Tally, ends_at: float) -> str:
+        """What the model says, within what is left of the pass's time. Raises ModelError."""
+        left = min(self.call_timeout_s, ends_at - self.clock())
+        if left <= 0:
+            raise ModelUnavailable("the pass ran out of time before it was asked")
+        tally.calls += 1
+        answer = self.model.ask(question, deadline_s=left)
+        tally.prompt_tokens += answer.prompt_tokens
+        tally.completion_tokens += answer.completion_tokens
+        return answer.text
+
     def _within_budget(self, seats: tuple[Seat, ...]) -> tuple[Seat, ...]:
         fitting = {
             item.id for item in prompts.fit([seat.shown() for seat in seats], self.prompt_tokens)
@@ -202,22 +240,17 @@ class Pass:
         return replace(
             report,
             steps=dict(tally.steps),
-            skipped_reason="; ".join(tally.failures) or None,
+            skipped_reason="; ".join(tally.skipped) or None,
             llm_calls=tally.calls,
             prompt_tokens=tally.prompt_tokens,
             completion_tokens=tally.completion_tokens,
         )
 
-    def _done(self, report: Report) -> Report:
-        """The report as commit.lua stored it, with the numbers only it could know."""
-        stored = self.runs.reports(self.agent, count=20)
-        return next((one for one in stored if one.run == report.run), report)
-
     def _end(self, report: Report, tally: Tally, reason: str, *, failed: bool) -> Report:
         """End the run without a change to any memory: nothing is marked as consolidated."""
         report = replace(self._told(report, tally), skipped_reason=reason).ended(self.clock())
         if not self.runs.finish(report, self._next(failed=failed)):
-            return replace(report, skipped_reason="another run has taken over")
+            return replace(report, skipped_reason=TAKEN_OVER)
         return report
 
     def _next(self, *, failed: bool) -> float:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
 
-from worker.errors import AnswerError
+from worker.errors import NoInsight
 from worker.sleep import phrases
 from worker.sleep.model import Answer, Question, Step, WindowItem
-from worker.sleep.terms import Term, Window, entities, is_chinese
+from worker.sleep.terms import Term, Window, entities
+from worker.sleep.tokens import is_chinese
 
 #: How much a memory of a kind counts; others count 1.
 KIND_WEIGHTS = {"decision": 3.0, "preference": 2.5, "fact": 2.0, "skill": 2.0}
@@ -24,12 +25,17 @@ ROUTINE = 0.25
 ALIKE = 0.6
 #: A term of less weight is noise, and carries neither a connection nor an insight by itself.
 NOISE = 0.3
+#: A term of less weight is hardly a thing, and does not stand beside a subject.
+WEAK = 0.6
 MAX_ENTITIES = 6
 MAX_TOPICS = 4
 #: Terms that an insight names beside its subject.
 MAX_COMPANIONS = 3
 #: Connections that one memory may take part in.
 MAX_LINKS = 2
+
+#: How much the memories beside those of an insight's subject must count to be named too.
+SECOND = 3.0
 
 NOTHING = "nothing recurs in this window"
 
@@ -45,7 +51,7 @@ class OfflineModel:
     def ask(self, question: Question, *, deadline_s: float) -> Answer:
         """Answer from the window's own words.
 
-        Raises AnswerError where an insight is asked for and nothing recurs.
+        Raises NoInsight where an insight is asked for and nothing recurs.
         """
         view = View(question.items)
         match question.step:
@@ -100,17 +106,18 @@ class View:
                 }
 
     def insight(self) -> str:
-        """Say what recurs, where, and beside what. Raises AnswerError where nothing does."""
+        """Say what recurs, where, and beside what. Raises NoInsight where nothing does."""
         subjects = self._subjects()
         if not subjects:
-            raise AnswerError(NOTHING)
-        subject = subjects[0]
+            raise NoInsight(NOTHING)
+        subject = self._specific(subjects[0])
+        companions = self._companions(subject)
         return phrases.insight(
             subject,
             kinds=self._kinds(subject),
             several_days=self._days(subject) > 1,
-            companions=self._companions(subject),
-            second=self._second(subject, subjects[1:]),
+            companions=companions,
+            second=self._second((subject, *companions), subjects),
             chinese=self.chinese,
         )
 
@@ -145,6 +152,14 @@ class View:
         telling = [term for term in recurring if term.weight > NOISE]
         return sorted(telling or recurring, key=lambda term: (-self._weight(term), term.key))
 
+    def _specific(self, subject: Term) -> Term:
+        """Choose the phrase a subject mostly stands in, if there is one: cold chain for chain."""
+        for term in self.window.terms:
+            within = set(subject.key) < set(term.key) and term.weight > NOISE
+            if within and len(term.places) * 3 >= len(subject.places) * 2:
+                return term
+        return subject
+
     def _topics(self, place: int) -> list[Term]:
         def weight(term: Term) -> float:
             return term.weight * (1 + math.log(len(term.places)))
@@ -166,8 +181,7 @@ class View:
     def _kinds(self, term: Term) -> dict[str, int]:
         """How many memories of each kind hold a term, notes left out; weightiest kind first."""
         kinds = [self.items[place].kind for place in term.places]
-        named = sorted(set(kinds) & KIND_WEIGHTS.keys(), key=lambda kind: -KIND_WEIGHTS[kind])
-        return {kind: kinds.count(kind) for kind in named}
+        return {kind: kinds.count(kind) for kind in KIND_WEIGHTS if kind in kinds}
 
     def _days(self, term: Term) -> int:
         stamps = [self.items[place].ts for place in term.places]
@@ -178,12 +192,12 @@ class View:
         beside = [
             term
             for term in self.window.terms
-            if term.weight > NOISE
+            if term.weight > WEAK
             and not term.overlaps(subject)
             and term.places & subject.places
             and (len(term.places) > 1 or term.name)
         ]
-        beside.sort(key=lambda term: (-self._beside(term, subject), term.key))
+        beside.sort(key=lambda term: (-self._beside(term, subject), -len(term.places), term.key))
         chosen: list[Term] = []
         taken: set[frozenset[int]] = set()
         for term in beside:
@@ -196,13 +210,15 @@ class View:
     def _beside(self, term: Term, subject: Term) -> float:
         """How much a term says about a subject: in how weighty memories both stand together."""
         together = sum(self.weights[place] for place in term.places & subject.places)
-        return term.weight * together * len(term.places & subject.places) / len(term.places)
+        return round(term.weight * together, 9)
 
-    def _second(self, subject: Term, others: Sequence[Term]) -> Term | None:
-        """Another subject, mostly in other memories, of at least half the weight."""
-        for term in others:
-            if len(term.places - subject.places) > 1 and not term.overlaps(subject):
-                return term if self._weight(term) * 2 >= self._weight(subject) else None
+    def _second(self, said: Sequence[Term], subjects: Sequence[Term]) -> Term | None:
+        """Choose another subject, of memories beside those of the first, if they weigh enough."""
+        for term in subjects:
+            if not any(term.overlaps(other) for other in said):
+                apart = term.places - said[0].places
+                weighs = sum(self.weights[place] for place in apart) >= SECOND
+                return term if weighs and len(apart) > 1 else None
         return None
 
 

@@ -6,7 +6,8 @@ insight that is in no memory.
 
 from collections.abc import Mapping, Sequence
 
-from worker.sleep.terms import Term, spaced
+from worker.sleep.terms import Term
+from worker.sleep.tokens import spaced
 
 #: The clip of a durable text: an insight stays within it.
 MAX_INSIGHT = 280
@@ -56,14 +57,14 @@ def _english(
     many = len(subject.places) > 2
     text = "Several memories" if many else "Separate memories"
     text += " from different days" if several_days else ""
-    text += " keep coming back to " if many else " return to "
-    text += _short(subject.spoken)
     if kinds:
         named = [_KINDS[kind][0 if count == 1 else 1] for kind, count in kinds.items()]
-        text += f", {_english_list(named)} among them"
+        text += f", {_english_list(named)} among them,"
+    text += " keep coming back to " if many else " return to "
+    text += _short(subject.spoken)
     if companions:
         named = [_short(term.spoken) for term in companions]
-        text += ", each from another side: " if len(named) > 1 else ", and with it to "
+        text += ", each from another side: " if len(named) > 1 else ", along with "
         text += _english_list(named)
     text += "."
     if second is not None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from worker.memory.item import INSIGHT_SALIENCE, Item
+from worker.memory.item import DURABLE, INSIGHT, INSIGHT_SALIENCE, Item
 from worker.memory.text import clip
 from worker.sleep.model import Connection, Metadata
 from worker.sleep.window import Seat
@@ -29,6 +29,22 @@ class Insight:
     source_ids: tuple[int, ...]
     entities: tuple[str, ...]
     topics: tuple[str, ...]
+
+    def item(self, insight_id: int, now: float) -> Item:
+        """The insight as the item that commit.lua stores."""
+        return Item(
+            insight_id,
+            self.text,
+            DURABLE,
+            INSIGHT,
+            self.provenance,
+            INSIGHT_SALIENCE,
+            ts=now,
+            expires_at=self.expires_at,
+            entities=self.entities,
+            topics=self.topics,
+            source_ids=self.source_ids,
+        )
 
 
 @dataclass(frozen=True, slots=True)

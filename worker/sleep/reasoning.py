@@ -175,8 +175,9 @@ def _unwrapped(text: str, left: str, right: str) -> str:
 
 
 _NOTHING = re.compile(
-    r"^(?:none\b|(?:there (?:is|are) )?no (?:\w+ ){0,2}(?:patterns?|insights?|connections?)\b"
-    r"|(?:这些记忆(?:中|里)?)?(?:没有|无)(?:发现|明显的?|任何|这样的?|共同的?){0,2}(?:规律|模式|洞察|关联))",
+    r"^(?:(?:none|nothing|n/a|null|无|没有|暂无)\W*$"
+    r"|(?:there (?:is|are) )?no (?:\w+ ){0,2}(?:patterns?|insights?)\b"
+    r"|(?:这些记忆(?:中|里)?)?(?:没有|无|未)(?:发现|明显的?|任何|这样的?|共同的?){0,2}(?:规律|模式|洞察))",
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(

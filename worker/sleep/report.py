@@ -8,6 +8,9 @@ from typing import Any, Self
 from worker.sleep.model import Step
 
 OK = "ok"
+#: What became of a step that is switched off, and of one that the pass did not come to.
+OFF = "skipped: off"
+UNASKED = "skipped: not asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,11 @@ class Report:
     risk: str = "read"
 
     def public(self) -> dict[str, Any]:
-        """The shape that CONTRACT promises, for `--json`."""
-        return {**asdict(self), "steps": {step: self.steps.get(step, "not run") for step in Step}}
+        """The shape of `consolidation run --json`."""
+        return {
+            **asdict(self),
+            "steps": {step.value: self.steps.get(step, UNASKED) for step in Step},
+        }
 
     def fields(self) -> dict[str, str]:
         """Flat fields for a stream; each value is JSON. See `from_fields`."""

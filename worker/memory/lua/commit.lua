@@ -6,15 +6,25 @@ local token, now, not_before, rerate, passes_max, feed_max, window, links, insig
 -- Further ARGV: an item: id, revision, entities, topics ('' leaves them); a connection: from, to,
 -- relationship; an insight: id, text, provenance, salience, expires_at, source ids, entities, topics;
 -- then the report's fields and values.
--- Returns {word, connections made, salience raised}: OK, SUPERSEDED, or CHANGED with the item's id.
+-- Returns {word, connections made, salience raised, items that still wait}: OK, also when it was
+-- committed before and the answer was lost, or SUPERSEDED or CHANGED, and then nothing was changed.
 local fixed_keys, fixed_args = 10, 10
+if #KEYS ~= fixed_keys + window * 2 + insight * 2 or #ARGV ~= fixed_args + window * 4 + links * 3 + insight * 8 + report * 2 then
+  return redis.error_reply('ERR commit: arguments do not fit')
+end
 local made_by = '|' .. token .. '|' .. now
-if redis.call('HGET', run, 'token') ~= token or redis.call('HGET', run, 'state') ~= 'running' then return {'SUPERSEDED', 0, 0} end
+local holder, state, committed, connected, rerated = unpack(redis.call('HMGET', run, 'token', 'state', 'committed', 'connected', 'rerated'))
+if committed == token then return {'OK', tonumber(connected), tonumber(rerated), redis.call('ZCARD', unconsolidated)} end
+if holder ~= token or state ~= 'running' then return {'SUPERSEDED', 0, 0, 0} end
 local at, item_of, links_of = fixed_args, {}, {}
 for n = 1, window do
   local id = ARGV[at + (n - 1) * 4 + 1]
   item_of[id], links_of[id] = KEYS[fixed_keys + n], KEYS[fixed_keys + window + n]
-  if redis.call('HGET', item_of[id], 'rev') ~= ARGV[at + (n - 1) * 4 + 2] then return {'CHANGED', id, 0} end
+  if redis.call('HGET', item_of[id], 'rev') ~= ARGV[at + (n - 1) * 4 + 2] then return {'CHANGED', 0, 0, 0} end
+end
+for n = 1, links do
+  local from, to = unpack(ARGV, at + window * 4 + (n - 1) * 3 + 1, at + window * 4 + (n - 1) * 3 + 2)
+  if not links_of[from] or not links_of[to] then return redis.error_reply('ERR commit: a connection leaves the window') end
 end
 
 local insight_at = at + window * 4 + links * 3
@@ -37,10 +47,11 @@ local raised = {}
 for n = 1, window do
   local id, _, entities, topics = unpack(ARGV, at + (n - 1) * 4 + 1, at + n * 4)
   local item = item_of[id]
-  local base, bump, salience, accessed, consolidated =
-    unpack(redis.call('HMGET', item, 'base', 'bump', 'salience', 'last_access_ts', 'last_consolidated_at'))
+  local base, bump, salience, recalls, counted =
+    unpack(redis.call('HMGET', item, 'base', 'bump', 'salience', 'access_count', 'counted'))
   local more = 10 * (degree[id] or 0)
-  if accessed and tonumber(accessed) > tonumber(consolidated or 0) then more = more + 5 end
+  -- By the count, not by the time of the last recall, which another machine's clock has given.
+  if tonumber(recalls) > tonumber(counted or 0) then more = more + 5 end
   if rerate == '1' and more > 0 then
     local higher = string.format('%.14g', math.min(1, base + (bump + more) / 100))
     redis.call('HSET', item, 'bump', bump + more, 'salience', higher)
@@ -48,7 +59,7 @@ for n = 1, window do
   end
   if entities ~= '' then redis.call('HSET', item, 'entities', entities) end
   if topics ~= '' then redis.call('HSET', item, 'topics', topics) end
-  redis.call('HSET', item, 'last_consolidated_at', now)
+  redis.call('HSET', item, 'last_consolidated_at', now, 'counted', recalls)
   redis.call('ZREM', unconsolidated, id)
 end
 if #raised > 0 then
@@ -72,7 +83,8 @@ if insight_id ~= '' then
   redis.call('HSET', run, 'unpublished', insight_id .. made_by)
 end
 
-redis.call('HSET', run, 'state', 'idle', 'not_before', not_before, 'deferred_reason', '')
+redis.call('HSET', run, 'state', 'idle', 'not_before', not_before, 'deferred_reason', '',
+  'committed', token, 'connected', made, 'rerated', #raised)
 redis.call('XADD', passes, 'MAXLEN', '~', passes_max, '*', 'connections_made', made, 'salience_rerated', #raised,
   unpack(ARGV, insight_at + insight * 8 + 1))
-return {'OK', made, #raised}
+return {'OK', made, #raised, redis.call('ZCARD', unconsolidated)}

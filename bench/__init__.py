@@ -1,0 +1,1 @@
+"""What remq costs, measured: `python -m bench`, or one measurement at a time."""

@@ -36,10 +36,19 @@ test: install ## Run the tests; one file: make test ARGS=tests/test_event.py
 	@$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: check
-check: install ## Check format, lint, types and the arrows between modules
+check: check-format check-lint check-types check-arrows ## Check format, lint, types and the arrows between modules
+
+.PHONY: check-format check-lint check-types check-arrows
+check-format: install
 	$(BIN)/ruff format --check .
+
+check-lint: install
 	$(BIN)/ruff check .
+
+check-types: install
 	$(BIN)/mypy producer worker tests bench $(wildcard examples/*.py)
+
+check-arrows: install
 	$(BIN)/python -m pytest --quiet tests/test_arrows.py
 
 .PHONY: bench

@@ -6,14 +6,15 @@ callback, no webhook. Payloads are JSON, never pickle, and hold ids only.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from redis.exceptions import ResponseError
 from rq import Queue
-from rq.exceptions import NoSuchJobError
+from rq.exceptions import NoSuchJobError, TimeoutFormatError
 from rq.job import Job
 from rq.serializers import JSONSerializer
-from rq.utils import import_attribute
+from rq.utils import decode_redis_hash, import_attribute
 
 from worker.connect import Client
 from worker.errors import RemqError
@@ -32,29 +33,62 @@ EXTRACT_TIMEOUT_S = 120
 RESULT_TTL_S = 500
 FAILURE_TTL_S = 86_400
 
+#: What of a job's hash is read. The rest could name a callback, a webhook, a job to go on with, a
+#: repetition or a retry.
+FIELDS = (
+    "data", "origin", "description", "status", "created_at", "enqueued_at", "started_at",
+    "ended_at", "last_heartbeat", "worker_name", "timeout", "result_ttl",
+)  # fmt: skip
+#: What RQ raises for a hash that is none of its own; an assertion for a time-out, for one.
+_UNREADABLE = (
+    NoSuchJobError, TimeoutFormatError, ValueError, KeyError, TypeError, AttributeError,
+    AssertionError,
+)  # fmt: skip
+
 
 class JobRefused(RemqError):
     """A job in the queue is not one of remq's; nothing of it was run."""
 
 
 class OwnJob(Job):
-    """A job that runs the one function its queue is for, and no callback or webhook."""
+    """A job that runs the one function its queue is for, and nothing else its hash may ask for."""
+
+    @classmethod
+    def fetch(cls, id: str, connection: Any = None, serializer: Any = None) -> Job:  # noqa: A002 - RQ's name
+        """Read a job. Raises NoSuchJobError, also for an id or a key that is none of a job's."""
+        try:
+            return super().fetch(id, connection, serializer)
+        except (ValueError, ResponseError) as error:
+            log.warning("passed over a job that cannot be read: %s", type(error).__name__)
+            raise NoSuchJobError("the job cannot be read") from None
+
+    @classmethod
+    def fetch_many(
+        cls, job_ids: Iterable[str], connection: Any, serializer: Any = None
+    ) -> list[Job | None]:
+        """Read jobs; None for each that does not exist or cannot be read."""
+        return [cls._fetch_or_none(job_id, connection, serializer) for job_id in job_ids]
+
+    @classmethod
+    def _fetch_or_none(cls, job_id: str, connection: Any, serializer: Any) -> Job | None:
+        try:
+            return cls.fetch(job_id, connection, serializer)
+        except NoSuchJobError:
+            return None
 
     def restore(self, raw_data: Mapping[Any, Any]) -> None:
-        """Read the hash, and drop whatever in it would run something else.
+        """Read those fields of the hash that run nothing; the rest is not looked at.
 
         A hash that cannot be read counts as no job, so that it does not stop the worker.
         """
         try:
-            super().restore(raw_data)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            log.warning("passed over an unreadable job: %s", type(error).__name__)
+            row = decode_redis_hash(raw_data)  # type: ignore[arg-type]
+            super().restore({name: row[name] for name in FIELDS if name in row})
+        except _UNREADABLE as error:
+            log.warning("passed over job %s, it cannot be read: %s", self.id, type(error).__name__)
             raise NoSuchJobError("the job's hash cannot be read") from None
-        self._success_callback_name = None
-        self._failure_callback_name = None
-        self._stopped_callback_name = None
-        self.webhooks = []
-        self.repeats_left = None
+        # RQ's own default is a year, and a stranger's job brings any it likes.
+        self.failure_ttl = FAILURE_TTL_S
 
     @property  # type: ignore[misc]  # RQ's own may be set; ours follows from the payload
     def func_name(self) -> str:
@@ -66,24 +100,42 @@ class OwnJob(Job):
         """The one function this job may run. Raises JobRefused."""
         allowed = self._allowed()
         if allowed is None:
-            raise JobRefused(f"Job {self.id} in queue {self.origin!r} is not one of remq's.")
+            raise JobRefused(f"Job {self.id} is not one of remq's; nothing of it was run.")
         return import_attribute(allowed)
 
     def _allowed(self) -> str | None:
         expected = EXTRACT if self.origin.endswith(EXTRACT_SUFFIX) else CONSOLIDATE
         try:
             name, instance, args, kwargs = self.serializer.loads(self.data)
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             return None
-        plain = isinstance(args, list) and all(isinstance(arg, str) for arg in args)
-        ours = name == expected and instance is None and plain and kwargs == {}
-        return expected if ours else None
+        ours = name == expected and instance is None and kwargs == {}
+        return expected if ours and _plain(args) and _ARGUMENTS[expected](args) else None
+
+
+def _plain(args: object) -> bool:
+    return isinstance(args, list) and all(isinstance(arg, str) for arg in args)
+
+
+#: Whether the arguments are those of an agent and a run, or of an agent and ids of its items.
+_ARGUMENTS: Mapping[str, Callable[[list[str]], bool]] = {
+    CONSOLIDATE: lambda args: len(args) == 2 or (len(args) == 3 and args[2] == FORCE),
+    EXTRACT: lambda args: bool(args) and all(arg.isdecimal() and arg.isascii() for arg in args[1:]),
+}
 
 
 class OwnQueue(Queue):
     """A queue of our own jobs."""
 
     job_class = OwnJob
+
+    @classmethod
+    def lpop(
+        cls, queue_keys: Sequence[str], timeout: int | None, connection: Any = None
+    ) -> tuple[Any, str] | None:
+        """Take the next job's id; one that is no text is read as an id that no job has."""
+        taken = super().lpop(queue_keys, timeout, connection)
+        return None if taken is None else (taken[0], taken[1].decode("utf-8", "replace"))
 
 
 def pass_queue(client: Client, settings: Settings) -> OwnQueue:

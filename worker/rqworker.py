@@ -7,10 +7,14 @@ import logging
 import os
 import sys
 import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from rq import Queue
+from rq.exceptions import StopRequested
 from rq.executions import Execution
 from rq.job import Job
 from rq.serializers import JSONSerializer
@@ -22,8 +26,9 @@ from worker import (
 )
 from worker import settings as environment
 from worker.connect import Client
+from worker.errors import RemqError
 from worker.models import choose_model
-from worker.queue import JobRefused, OwnJob, OwnQueue, extract_queue, pass_queue
+from worker.queue import OwnJob, OwnQueue, extract_queue, pass_queue
 from worker.settings import Settings
 
 log = logging.getLogger("remq.worker")
@@ -38,6 +43,7 @@ class OwnWorker(Worker):
     job_class = OwnJob
     queue_class = OwnQueue
     told_to_stop = False
+    _failure = ""
 
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         """Finish the pass in hand, then stop."""
@@ -45,11 +51,31 @@ class OwnWorker(Worker):
         super().request_stop(signum, frame)  # type: ignore[no-untyped-call]
 
     def handle_exception(self, job: Job, *exc_info: Any) -> None:
-        """Log why a job failed; a job that is not ours needs no stack trace."""
-        if isinstance(exc_info[1], JobRefused):
-            self.log.warning("%s Nothing of it was run.", exc_info[1])
-            return
-        super().handle_exception(job, *exc_info)
+        """Log in one sentence why a job failed."""
+        self._failure = failure(exc_info[1])
+        self.log.warning("job %s failed: %s", job.id, self._failure)
+
+    def handle_job_failure(
+        self,
+        job: Job,
+        queue: Queue,
+        started_job_registry: Any = None,
+        exc_string: str = "",
+        execution: Execution | None = None,
+    ) -> None:
+        """Record the failure with our words: RQ's may quote a value, and its record is kept."""
+        super().handle_job_failure(
+            job, queue, started_job_registry, self._failure or exc_string, execution
+        )
+
+
+def failure(error: BaseException | None) -> str:
+    """Say what happened and where, without what the error itself says, unless it is ours."""
+    if error is None or isinstance(error, RemqError):
+        return str(error or "no reason is known")
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"
 
 
 class ForkingWorker(OwnWorker):
@@ -107,15 +133,17 @@ def run(client: Client, settings: Settings, *, burst: bool = False) -> None:
     choose_model(settings)  # Heavy imports happen here, before any fork.
     kind = ForkingWorker if forks(settings) else SpawningWorker
     queues = [pass_queue(client, settings), extract_queue(client, settings)]
-    while True:
-        worker = kind(
-            queues,
-            connection=client,
-            serializer=JSONSerializer,
-            log_job_description=False,
-        )
-        worker.work(burst=burst, logging_level=None)
-        if burst or worker.told_to_stop:
-            return
-        log.warning("the worker lost its queue, trying again")
-        time.sleep(RESTART_PAUSE_S)
+    # RQ tells us to stop by this, wherever the signal finds it.
+    with suppress(StopRequested):
+        while True:
+            worker = kind(
+                queues,
+                connection=client,
+                serializer=JSONSerializer,
+                log_job_description=False,
+            )
+            worker.work(burst=burst, logging_level=None)
+            if burst or worker.told_to_stop:
+                return
+            log.warning("the worker lost its queue, trying again")
+            time.sleep(RESTART_PAUSE_S)

@@ -32,7 +32,10 @@ from worker.writer import Tally, Writer
 DAYS = 5
 #: For each language: whose log it is, and a question its insight helps to answer.
 AGENTS = {"en": "ops-agent", "zh": "运维助手"}
-QUESTIONS = {"en": "when can the billing region move?", "zh": "积分迁移卡在哪里？"}
+QUESTIONS = {
+    "en": "what holds up the region: the audit or residency?",
+    "zh": "迁移和对账卡在哪里？",
+}
 
 
 def events(lang: str, today: datetime) -> list[Event]:

@@ -138,16 +138,18 @@ class TestOrder:
         index = indexed(item(number, "deploy", tier=tier) for number, tier in tiers.items())
         assert ids(index.rank("deploy", now=NOW)) == [2, 4, 1, 3]
 
-    def test_scores_that_are_equal_on_paper_are_a_tie(self) -> None:
-        """0.7 + 0.1 and 0.8 differ in the last place of a float."""
-        index = indexed(
-            [
-                item(1, "deploy", tier=EPISODIC, salience=0.8),
-                item(2, "deploy", tier=DURABLE, salience=0.7, access_count=1),
-                item(3, "deploy", tier=DURABLE, salience=0.5, access_count=3),
-            ]
+    @pytest.mark.parametrize("recalled", range(11))
+    @pytest.mark.parametrize("tiers", [(EPISODIC, DURABLE), (DURABLE, EPISODIC)])
+    def test_scores_that_are_equal_on_paper_are_a_tie(
+        self, recalled: int, tiers: tuple[str, str]
+    ) -> None:
+        """As floats, 0.5 and five recalls differ from 1.0 and none in the last place."""
+        weighty = item(1, "deploy", tier=tiers[0], salience=1.0)
+        recalled_often = item(
+            2, "deploy", tier=tiers[1], salience=(10 - recalled) / 10, access_count=recalled
         )
-        assert ids(index.rank("deploy", now=NOW)) == [2, 3, 1]
+        first = indexed([weighty, recalled_often]).rank("deploy", now=NOW)[0]
+        assert first.item.tier == DURABLE
 
     @pytest.mark.parametrize("k", [0, -1, -(10**9)])
     def test_k_of_zero_or_less_gives_nothing(self, k: int) -> None:

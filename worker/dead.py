@@ -1,8 +1,10 @@
 """Dead letters: events that were refused, with the reason in words."""
 
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from worker.batch import arrival
 from worker.connect import Client
 from worker.errors import MemoryNotFound
 from worker.keys import Keys
@@ -10,7 +12,7 @@ from worker.keys import Keys
 #: A value longer than an event may have can never be stored, so its beginning is enough to know it.
 LONGEST_VALUE = 65_536
 CUT_TO = 200
-PAGE = 500
+PAGE = 100
 
 _REASON = b"_reason"
 _ENTRY = b"_entry"
@@ -22,7 +24,7 @@ class DeadLetter:
 
     id: str
     reason: str
-    fields: dict[bytes, bytes]
+    fields: dict[bytes, bytes] = field(repr=False)
 
     def public(self) -> dict[str, object]:
         """The shape of `dead list --json`; bytes that are no text are shown as escapes."""
@@ -46,19 +48,13 @@ class DeadLetters:
         self.client.xadd(self.keys.dead, row, maxlen=self.longest, approximate=True)
 
     def list(self) -> Iterator[DeadLetter]:
-        """Every dead letter once, oldest first."""
+        """Every dead letter once, oldest first; none that comes up while it is read."""
         known: set[str] = set()
-        start = b"-"
-        while True:
-            page = self.client.xrange(self.keys.dead, start, "+", PAGE)
-            for place, row in page:
-                letter = _letter(place, row)
-                if letter.id not in known:
-                    known.add(letter.id)
-                    yield letter
-            if len(page) < PAGE:
-                return
-            start = b"(" + page[-1][0]
+        for place, row in self._rows():
+            letter = _letter(place, row)
+            if letter.id not in known:
+                known.add(letter.id)
+                yield letter
 
     def count(self) -> int:
         """How many entries the stream has."""
@@ -74,24 +70,23 @@ class DeadLetters:
     def replay(self, letter: DeadLetter) -> str:
         """Send a refused event again under its own event id, so that it cannot be stored twice.
 
-        The letter stays until it is dropped; the new entry's id.
+        What it left out is as it was when it first arrived: the time, and the entry's id as its
+        event id. The letter stays until it is dropped; the new entry's id.
         """
         fields = {**letter.fields}
-        fields.setdefault(b"event_id", letter.id.encode())
+        first = letter.id.encode()
+        if not fields.get(b"event_id"):
+            fields[b"event_id"] = first
+        if not fields.get(b"ts"):
+            fields[b"ts"] = repr(arrival(first, time.time())).encode()
         entry: bytes = self.client.xadd(self.keys.events, fields)
         return entry.decode()
 
     def drop(self, ids: set[str]) -> None:
         """Remove the dead letters of these ids, doubles included."""
-        start = b"-"
-        while True:
-            page = self.client.xrange(self.keys.dead, start, "+", PAGE)
-            places = [place for place, row in page if _letter(place, row).id in ids]
-            if places:
-                self.client.xdel(self.keys.dead, *places)
-            if len(page) < PAGE:
-                return
-            start = b"(" + page[-1][0]
+        places = [place for place, row in self._rows() if _letter(place, row).id in ids]
+        for start in range(0, len(places), PAGE):
+            self.client.xdel(self.keys.dead, *places[start : start + PAGE])
 
     def purge(self) -> int:
         """Remove them all; how many entries."""
@@ -101,6 +96,20 @@ class DeadLetters:
         """Remove those recorded before `before` (Unix seconds); how many entries."""
         oldest = f"{int(before * 1000)}-0"
         return int(self.client.xtrim(self.keys.dead, minid=oldest, approximate=False))
+
+    def _rows(self) -> Iterator[tuple[bytes, dict[bytes, bytes]]]:
+        """The stream's entries up to what is the last one now, read page by page.
+
+        Without that end, replaying them all would meet those refused again, and go on for ever.
+        """
+        newest = self.client.xrevrange(self.keys.dead, count=1)
+        start = b"-"
+        while newest:
+            page = self.client.xrange(self.keys.dead, start, newest[0][0], PAGE)
+            yield from page
+            if len(page) < PAGE:
+                return
+            start = b"(" + page[-1][0]
 
 
 def _letter(place: bytes, row: dict[bytes, bytes]) -> DeadLetter:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import ResponseError
 
 from worker.connect import Client
 
@@ -19,11 +19,14 @@ class Fault:
 
 
 def server_faults(client: Client) -> list[Fault]:
-    """Look at version, eviction, persistence and memory. A server that hides them gets a word."""
+    """Look at version, eviction, persistence and memory. A server that hides them gets a word.
+
+    Raises RedisError where the server does not answer.
+    """
     faults: list[Fault] = []
     try:
         info = _info(client)
-    except RedisError as error:
+    except ResponseError as error:
         return [Fault(f"The server does not let us look at INFO ({type(error).__name__}).")]
     version = tuple(int(part) for part in str(info.get("redis_version", "0")).split(".")[:2])
     if version < OLDEST:

@@ -10,17 +10,18 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from redis.exceptions import RedisError
-
 from producer.event import EventError, check_agent
 from worker.connect import BLOCK_S, Client
+from worker.errors import StoreError
 from worker.keys import Keys
 from worker.memory.recall import Hit, context, public
 from worker.memory.store import AgentMemory
 from worker.memory.view import MemoryView
+from worker.outage import FAULTS, Outage
 from worker.settings import Settings
 
 log = logging.getLogger("remq.recaller")
@@ -28,8 +29,11 @@ log = logging.getLogger("remq.recaller")
 #: Bytes of a request.
 REQUEST_MAX = 4_194_304
 K_MAX = 1000
-CONTEXT_K = 4
 CONTEXT_CHARS = 800
+#: Characters of a reply list's name after the prefix.
+REPLY_NAME_MAX = 256
+
+_FAILED = "the memory's server failed: ask again."
 
 
 class RequestError(Exception):
@@ -64,10 +68,11 @@ def read_request(raw: bytes, reply_prefix: str) -> Request:
     reply_to = body.get("reply_to")
     if not _may_reply(reply_to, reply_prefix):
         raise RequestError(
-            f"reply_to begins with {reply_prefix} and goes on with a name of your own."
+            f"reply_to begins with {reply_prefix} and goes on with a name of your own, "
+            f"at most {REPLY_NAME_MAX} characters."
         )
     return Request(
-        body.get("id"),
+        _id(body),
         agent,
         query,
         str(reply_to),
@@ -86,7 +91,7 @@ def address(raw: bytes, reply_prefix: str) -> tuple[object, str] | None:
     except RequestError:
         return None
     reply_to = body.get("reply_to")
-    return (body.get("id"), str(reply_to)) if _may_reply(reply_to, reply_prefix) else None
+    return (_id(body), str(reply_to)) if _may_reply(reply_to, reply_prefix) else None
 
 
 class Recaller:
@@ -107,6 +112,7 @@ class Recaller:
         self.keys = Keys(settings.prefix)
         self.clock = clock
         self.stopping = False
+        self.outage = Outage(log, settings, stopping=lambda: self.stopping)
         self._views: OrderedDict[str, MemoryView] = OrderedDict()
 
     def stop(self) -> None:
@@ -114,26 +120,55 @@ class Recaller:
         self.stopping = True
 
     def run(self) -> None:
-        """Answer until told to stop."""
+        """Answer until told to stop.
+
+        A server that fails later on is waited for; one that does not answer at the start raises
+        redis-py's errors.
+        """
+        self.client.ping()
         while not self.stopping:
-            taken = self.client.brpop([self.keys.recall], timeout=BLOCK_S)
+            try:
+                taken = self.client.brpop([self.keys.recall], timeout=BLOCK_S)
+            except FAULTS as error:
+                self.outage.wait(error)
+                continue
+            self.outage.over()
             if taken is not None:
                 self.answer(taken[1])
 
     def answer(self, raw: bytes) -> None:
-        """Answer one request. A faulty one gets its sentence, if it says where to."""
+        """Answer one request. One that cannot be answered gets a sentence, if it says where to."""
         try:
             request = read_request(raw, self.keys.reply_prefix)
         except RequestError as error:
-            whom = address(raw, self.keys.reply_prefix)
-            log.info("refused a recall request: %s", error)
-            if whom is not None:
-                self._reply(whom[1], {"id": whom[0], "ok": False, "error": str(error)})
+            self._refuse(raw, error)
             return
-        deadline = request.deadline or self.clock() + self.settings.recall_deadline_s
+        try:
+            self._serve(request)
+        except (*FAULTS, StoreError) as error:
+            said = str(error) if isinstance(error, StoreError) else self.outage.said(error)
+            self.outage.warn("recall not answered agent=%s: %s", request.agent, said)
+            with suppress(*FAULTS):
+                self._reply(request.reply_to, {"id": request.id, "ok": False, "error": _FAILED})
+
+    def _refuse(self, raw: bytes, error: RequestError) -> None:
+        self.outage.warn("refused a recall request: %s", error)
+        whom = address(raw, self.keys.reply_prefix)
+        if whom is None:
+            return
+        try:
+            self._reply(whom[1], {"id": whom[0], "ok": False, "error": str(error)})
+        except FAULTS as fault:
+            self.outage.warn("refusal not told: %s", self.outage.said(fault))
+
+    def _serve(self, request: Request) -> None:
+        """Find, answer, count: nothing of it once nobody waits any more."""
+        deadline = request.deadline
+        if deadline is None:
+            deadline = self.clock() + self.settings.recall_deadline_s
         hits = self.hits(request) if self.clock() <= deadline else []
         if self.clock() > deadline:
-            log.info("dropped a late recall request agent=%s", request.agent)
+            self.outage.warn("dropped a late recall request agent=%s", request.agent)
             return
         self._reply(
             request.reply_to,
@@ -148,9 +183,12 @@ class Recaller:
             self._touch(request.agent, hits)
 
     def hits(self, request: Request) -> list[Hit]:
-        """The best memories for a request."""
+        """The best memories for a request. Raises StoreError where the memory is corrupt."""
         view = self._view(request.agent)
-        hits = view.recall(request.query, request.k, now=self.clock())
+        try:
+            hits = view.recall(request.query, request.k, now=self.clock())
+        except (KeyError, ValueError) as error:
+            raise StoreError(f"an item cannot be read ({type(error).__name__})") from None
         if view.at.rev == 0:
             del self._views[request.agent]  # Nobody's memory: questions must not fill our own.
         return hits
@@ -171,12 +209,13 @@ class Recaller:
         memory = AgentMemory(self.touching, self.keys.agent(agent), feed_max=self.settings.feed_max)
         try:
             memory.touch([hit.item.id for hit in hits], self.clock())
-        except RedisError as error:
-            log.warning("recall not counted agent=%s: %s", agent, type(error).__name__)
+        except FAULTS as error:
+            self.outage.warn("recall not counted agent=%s: %s", agent, self.outage.said(error))
 
     def _reply(self, reply_to: str, body: Mapping[str, object]) -> None:
         pipe = self.client.pipeline(transaction=True)
-        pipe.rpush(reply_to, json.dumps(body, ensure_ascii=False))
+        # ASCII: an id may hold half of a surrogate pair, which UTF-8 cannot write.
+        pipe.rpush(reply_to, json.dumps(body))
         pipe.expire(reply_to, self.settings.reply_ttl_s)
         pipe.execute()
 
@@ -185,7 +224,7 @@ def _body(raw: bytes) -> dict[str, Any]:
     if len(raw) > REQUEST_MAX:
         raise RequestError("the request is too large.")
     try:
-        body = json.loads(raw)
+        body = json.loads(raw, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise RequestError("the request is no JSON.") from None
     if not isinstance(body, dict):
@@ -193,22 +232,46 @@ def _body(raw: bytes) -> dict[str, Any]:
     return body
 
 
+def _no_constant(name: str) -> None:
+    """Python would read NaN and Infinity, and write them back into answers that others cannot."""
+    raise ValueError(name)
+
+
+def _id(body: Mapping[str, Any]) -> str | int | float | None:
+    """The asker's own name of the request; a structure is not echoed."""
+    value = body.get("id")
+    return value if isinstance(value, str | int | float) else None
+
+
 def _may_reply(reply_to: object, prefix: str) -> bool:
     """Only lists of replies: an answer must not be written into any other key."""
     if not isinstance(reply_to, str) or not reply_to.startswith(prefix):
         return False
-    return 1 <= len(reply_to) - len(prefix) <= 256 and "{" not in reply_to
+    try:
+        reply_to.encode()
+    except UnicodeEncodeError:
+        return False
+    return 1 <= len(reply_to) - len(prefix) <= REPLY_NAME_MAX
+
+
+def _given(body: Mapping[str, Any], name: str, default: object) -> Any:
+    """A field; null counts as left out."""
+    value = body.get(name)
+    return default if value is None else value
 
 
 def _whole(body: Mapping[str, Any], name: str, default: int, most: int) -> int:
-    value = body.get(name, default)
+    value = _given(body, name, default)
+    # Some languages write every number with a point.
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise RequestError(f"{name} is a whole number from 1 on.")
     return min(value, most)
 
 
 def _switch(body: Mapping[str, Any], name: str, default: bool) -> bool:
-    value = body.get(name, default)
+    value = _given(body, name, default)
     if not isinstance(value, bool):
         raise RequestError(f"{name} is true or false.")
     return value
@@ -218,6 +281,6 @@ def _time(body: Mapping[str, Any], name: str) -> float | None:
     value = body.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise RequestError(f"{name} is a time in Unix seconds.")
     return float(value)

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from rq import Queue
-from rq.exceptions import StopRequested
+from rq.exceptions import NoSuchJobError, StopRequested
 from rq.executions import Execution
 from rq.job import Job
 from rq.serializers import JSONSerializer
@@ -97,28 +97,29 @@ class SpawningWorker(OwnWorker, SpawnWorker):
             RQ_JOB_ID=job.id,
             RQ_EXECUTION_ID=self.execution.id,  # type: ignore[union-attr]
         )
-        command = [sys.executable, "-m", "worker.horse", self.key, job.id, queue.name]
+        told = (self.key, job.id, queue.name, str(log.getEffectiveLevel()))
+        command = [sys.executable, "-m", "worker.horse", *told]
         self._horse_pid = os.posix_spawn(sys.executable, command, environ, setpgroup=0)
         self.procline(f"Spawned {self._horse_pid}")  # type: ignore[no-untyped-call]
 
 
 def do_one(worker_key: str, job_id: str, queue_name: str) -> None:
-    """Do one job in this process, as the child of a spawning worker."""
+    """Do one job in this process, as the child of a spawning worker, and end the process.
+
+    Raises RemqError if the worker or the job is gone by now.
+    """
     client = connect.queue(environment.load())
-    worker = SpawningWorker.find_by_key(
-        worker_key,
-        connection=client,
-        job_class=OwnJob,
-        queue_class=OwnQueue,
-        serializer=JSONSerializer,
-    )
+    kinds = {"connection": client, "job_class": OwnJob, "serializer": JSONSerializer}
+    worker = SpawningWorker.find_by_key(worker_key, queue_class=OwnQueue, **kinds)
+    try:
+        job = OwnJob.fetch(job_id, connection=client, serializer=JSONSerializer)
+        execution = Execution.fetch(os.environ["RQ_EXECUTION_ID"], job.id, connection=client)
+    except (NoSuchJobError, ValueError):
+        raise RemqError(f"Job {job_id} is gone; nothing of it was run.") from None
     if worker is None:
-        sys.exit(1)
-    job = OwnJob.fetch(job_id, connection=client, serializer=JSONSerializer)
-    queue = OwnQueue(queue_name, connection=client, serializer=JSONSerializer, job_class=OwnJob)
-    execution = Execution.fetch(os.environ["RQ_EXECUTION_ID"], job.id, connection=client)
+        raise RemqError(f"The worker of job {job_id} is gone; nothing of the job was run.")
     worker.executions[execution.id] = execution
-    worker.main_work_horse(job, queue)
+    worker.main_work_horse(job, OwnQueue(queue_name, **kinds))
 
 
 def forks(settings: Settings) -> bool:

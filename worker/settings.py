@@ -137,7 +137,7 @@ class Settings(BaseSettings):
 
     @property
     def job_timeout_s(self) -> int:
-        """RQ's limit for a pass, whole seconds; shorter than the lease, which it must not outlive."""
+        """RQ's limit for a pass, in whole seconds; no pass must outlive its lease."""
         return max(1, int(self.lease_s * 0.9))
 
     @property

@@ -8,22 +8,20 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 
 from redis.exceptions import RedisError
 
-from producer.event import Event, EventError, unknown_fields
+from worker.batch import Batch, Share, sort_out
 from worker.config import Config, ConfigStore
 from worker.connect import Client
 from worker.dead import DeadLetters
 from worker.errors import RemqError
 from worker.group import GROUP, Consumer, Entry, Fields, Lingering
 from worker.keys import Keys
-from worker.memory.item import DURABLE
 from worker.memory.scripts import Call, run_all
-from worker.memory.store import AgentMemory, Written, written
-from worker.memory.text import clip
-from worker.outage import FAULTS, Outage, is_about_data, is_group_gone
+from worker.memory.store import AgentMemory, written
+from worker.outage import FAULTS, Fault, Outage, is_about_data, is_group_gone
 from worker.settings import Settings
 
 __all__ = ["GROUP", "Tally", "Writer"]
@@ -59,39 +57,6 @@ class Tally:
             f"{self.stored} stored, {self.duplicates} seen before, {self.refused} refused, "
             f"{self.unknown_fields} unknown fields left out."
         )
-
-
-@dataclass(slots=True)
-class Share:
-    """One agent's part of a batch, and what became of it.
-
-    `fault` is why it could not be stored: then its entries stay where they are.
-    """
-
-    events: list[Event] = field(default_factory=list)
-    entries: list[bytes] = field(default_factory=list)
-    arrived: float = 0.0
-    first_id: int = 0
-    written: list[Written] = field(default_factory=list)
-    fault: RedisError | None = None
-
-
-@dataclass(slots=True)
-class Batch:
-    """One batch sorted out: each agent's share, and what was refused and why."""
-
-    shares: dict[str, Share] = field(default_factory=dict)
-    refused: list[tuple[bytes, Fields, str]] = field(default_factory=list)
-    unknown: int = 0
-
-    def stored(self) -> dict[str, Share]:
-        """The shares that were stored."""
-        return {agent: share for agent, share in self.shares.items() if share.fault is None}
-
-    def done(self) -> list[bytes]:
-        """The entries that need no more looking at."""
-        ids = [entry_id for entry_id, _, _ in self.refused]
-        return ids + [entry_id for share in self.stored().values() for entry_id in share.entries]
 
 
 class Writer:
@@ -145,23 +110,31 @@ class Writer:
                     break
                 self.outage.over()
             except FAULTS as error:
-                if is_group_gone(error):
-                    # Begin again from the first entry; stored events are known by their ids.
-                    self._joined = False
-                    self.outage.warn("the consumer group is gone, creating it again")
-                elif burst:
-                    raise
-                else:
-                    self.outage.wait(error)
-        if not self.outage.lasts:
-            with suppress(*FAULTS):
-                self.consumer.leave()
+                self._meet(error, burst=burst)
+        self._leave()
         return self.tally
 
     def join(self) -> None:
         """Create the consumer group if there is none."""
         self.consumer.join()
         self._joined = True
+
+    def _meet(self, error: Fault, *, burst: bool) -> None:
+        """Make good for a lost group, wait for a failing server; a burst raises instead."""
+        if is_group_gone(error):
+            # Begin again from the first entry; stored events are known by their ids.
+            self._joined = False
+            self.outage.warn("the consumer group is gone, creating it again")
+        elif burst:
+            raise error
+        else:
+            self.outage.wait(error)
+
+    def _leave(self) -> None:
+        """Leave the group if the server answers; a name left behind does no harm."""
+        if not self.outage.lasts:
+            with suppress(*FAULTS):
+                self.consumer.leave()
 
     def _round(self, *, burst: bool) -> bool:
         """Take over what lingers, then take new events; whether to go on."""
@@ -228,47 +201,22 @@ class Writer:
         An agent whose memory refuses it keeps nobody else's events from being stored: its own stay
         unacknowledged. Where that was the server's fault, its error is raised in the end.
         """
-        batch = self.sort(entries)
+        batch = sort_out(entries, self.settings, self.clock())
         self._write(batch)
         self._mark(batch)
         for entry_id, fields, reason in batch.refused:
             self.dead.add(entry_id, fields, reason)
-        self.consumer.finish(batch.done())
+        self.consumer.finish(batch.done)
         self._count(batch)
         self._extract(batch)
         self._raise_faults(batch)
-
-    def sort(self, entries: list[Entry]) -> Batch:
-        """Check and clip each event; bad ones harm no neighbour."""
-        batch = Batch()
-        now = self.clock()
-        for entry_id, fields in entries:
-            # A stranger may name any id, and later ones follow it: none arrived after now.
-            arrived = min(now, int(entry_id.partition(b"-")[0]) / 1000)
-            batch.unknown += len(unknown_fields(fields))
-            try:
-                event = Event.from_fields(fields, arrived=arrived, entry_id=entry_id.decode())
-            except EventError as error:
-                batch.refused.append((entry_id, fields, str(error)))
-                continue
-            share = batch.shares.setdefault(event.agent, Share())
-            share.events.append(self._clipped(event))
-            share.entries.append(entry_id)
-            share.arrived = max(arrived, share.arrived)
-        return batch
-
-    def _clipped(self, event: Event) -> Event:
-        durable = event.tier == DURABLE
-        limit = self.settings.durable_clip if durable else self.settings.episodic_clip
-        text = clip(event.text, limit)
-        return event if text is event.text else replace(event, text=text)
 
     def _write(self, batch: Batch) -> None:
         """Store each agent's share, each event once."""
         self._reserve(batch)
         calls: list[Call] = []
         owners: list[Share] = []
-        for agent, share in batch.stored().items():
+        for agent, share in batch.stored.items():
             new = self._calls(agent, share)
             calls += new
             owners += [share] * len(new)
@@ -300,7 +248,7 @@ class Writer:
 
     def _mark(self, batch: Batch) -> None:
         """Note each agent's last event, and when its next pass may start if enough waits."""
-        stored = batch.stored()
+        stored = batch.stored
         if not stored:
             return
         configs = self._configs(list(stored))
@@ -319,7 +267,7 @@ class Writer:
         return self.config.for_agents(agents) if any_own else dict.fromkeys(agents, shared)
 
     def _count(self, batch: Batch) -> None:
-        for share in batch.stored().values():
+        for share in batch.stored.values():
             self.tally.stored += sum(part.stored for part in share.written)
             self.tally.duplicates += sum(part.duplicates for part in share.written)
         self.tally.unknown_fields += batch.unknown
@@ -337,7 +285,7 @@ class Writer:
         """Ask for entities and topics of what was just stored. A fault never blocks a write."""
         if self.extract is None or self.clock() < self._extract_from:
             return
-        for agent, share in batch.stored().items():
+        for agent, share in batch.stored.items():
             if not any(part.stored for part in share.written):
                 continue
             try:

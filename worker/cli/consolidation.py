@@ -1,14 +1,15 @@
 """`remq consolidation`: switch the pass on and off, look at it, run it."""
 
+import logging
 import time
 from typing import Any
 
 import click
 from rich.markup import escape
 from rich.table import Table
+from rq.exceptions import NoSuchJobError
 from rq.job import JobStatus
 
-from worker import connect
 from worker.cli.memory import when
 from worker.cli.session import (
     AGENT,
@@ -26,7 +27,7 @@ from worker.gate import Gate
 from worker.jobs import config_store, run_claimed
 from worker.keys import Keys
 from worker.models import choose_model, permitted_model, require_enabled
-from worker.queue import OwnJob, enqueue_pass, pass_queue
+from worker.queue import OwnJob, OwnQueue, enqueue_pass, pass_queue
 from worker.runs import Runs
 from worker.sleep.report import Report
 
@@ -196,7 +197,9 @@ Examples:
 @json_option
 def run(agent: str, here: bool, no_wait: bool, force: bool, as_json: bool) -> None:
     """Do one pass now."""
-    log_to_stderr(40)
+    if here and no_wait:
+        raise click.UsageError("--here does the pass at once; leave out --no-wait.")
+    log_to_stderr(logging.ERROR)
     session = Session()
     runs = Runs(session.client, session.settings)
     config = config_store(session.client, session.settings).for_agent(agent)
@@ -258,7 +261,7 @@ def _run_here(session: Session, agent: str, token: str, *, as_json: bool) -> Rep
 def _run_queued(
     session: Session, runs: Runs, agent: str, token: str, *, force: bool, no_wait: bool
 ) -> Report | None:
-    queue = pass_queue(connect.queue(session.settings), session.settings)
+    queue = pass_queue(session.queue_client, session.settings)
     job = enqueue_pass(queue, session.settings, agent, token, force=force)
     if no_wait:
         return None
@@ -266,9 +269,8 @@ def _run_queued(
     nobody = time.monotonic() + NO_WORKER_S
     with err.status("Waiting for a worker"):
         while time.monotonic() < limit:
-            status = OwnJob.fetch(job, connection=queue.connection, serializer=queue.serializer)
-            state = status.get_status(refresh=False)
-            if state in {JobStatus.FINISHED, JobStatus.FAILED, JobStatus.STOPPED}:
+            state = _state_of(queue, job)
+            if state in {None, JobStatus.FINISHED, JobStatus.FAILED, JobStatus.STOPPED}:
                 return _report_of(runs, agent, token)
             if state == JobStatus.QUEUED and time.monotonic() > nobody:
                 raise RemqError(
@@ -276,6 +278,15 @@ def _run_queued(
                 )
             time.sleep(POLL_S)
     raise RemqError("The pass has not ended in time; `remq consolidation status` shows it later.")
+
+
+def _state_of(queue: OwnQueue, job: str) -> JobStatus | None:
+    """How far RQ is with a job; None if it has lost it."""
+    try:
+        found = OwnJob.fetch(job, connection=queue.connection, serializer=queue.serializer)
+    except NoSuchJobError:
+        return None
+    return found.get_status(refresh=False)
 
 
 def _report_of(runs: Runs, agent: str, token: str) -> Report:

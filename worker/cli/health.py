@@ -4,14 +4,14 @@ import time
 from typing import Any
 
 import click
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from worker import connect
 from worker.cli.memory import when
 from worker.cli.session import Session, json_option, out, print_json
 from worker.config import Config
 from worker.dead import DeadLetters
-from worker.errors import RemqError
+from worker.errors import RemqError, StoreError
 from worker.gate import Gate
 from worker.health import server_faults
 from worker.jobs import config_store
@@ -42,7 +42,7 @@ def _status(session: Session) -> dict[str, Any]:
     general, _ = config_store(client, settings).for_all()
     oldest = client.xrange(keys.events, count=1)
     leader = client.get(keys.leader)
-    queue = pass_queue(connect.queue(settings), settings)
+    queued, queue_faults = _queued(session)
     return {
         "server": connect.shown(settings.redis_url.get_secret_value())
         if settings.redis_url
@@ -56,10 +56,18 @@ def _status(session: Session) -> dict[str, Any]:
         "consolidation": "on" if general.enabled else "off",
         "model": general.model or None,
         "agents_due": client.zcount(keys.due, "-inf", time.time()),
-        "passes_queued": queue.count,
+        "passes_queued": queued,
         "scheduler": "leads" if leader else "none leads",
-        "faults": [fault.text for fault in server_faults(client)],
+        "faults": [fault.text for fault in server_faults(client)] + queue_faults,
     }
+
+
+def _queued(session: Session) -> tuple[int | None, list[str]]:
+    """How many passes wait in the queue, and what is wrong with its server."""
+    try:
+        return pass_queue(session.queue_client, session.settings).count, []
+    except StoreError as error:
+        return None, [str(error)]
 
 
 def _pending(client: connect.Client, keys: Keys) -> int:
@@ -91,11 +99,9 @@ def doctor(as_json: bool) -> None:
 
 
 def _queue_faults(session: Session) -> list[str]:
-    try:
-        connect.queue(session.settings).ping()
-    except RedisError as error:
-        place = session.settings.queue_url or session.settings.redis_url
-        return [str(connect.sentence(error, place.get_secret_value() if place else ""))]
+    _, faults = _queued(session)
+    if faults:
+        return faults
     keys = Keys(session.settings.prefix)
     agents = session.client.zrevrange(keys.agents, 0, 0)
     if not agents:

@@ -12,7 +12,6 @@ from worker.connect import Client
 from worker.errors import RemqError
 from worker.jobs import config_store
 from worker.queue import enqueue_extraction, extract_queue, pass_queue
-from worker.settings import Settings
 
 log = logging.getLogger("remq")
 
@@ -23,11 +22,12 @@ def _on_signal(stop: Callable[[], None]) -> None:
         signal.signal(number, lambda *_: stop())
 
 
-def _extraction(settings: Settings) -> Callable[[str, Sequence[int]], None] | None:
+def _extraction(session: Session) -> Callable[[str, Sequence[int]], None] | None:
     """What a writer does after storing, if entities are wanted at once; a fault is only logged."""
+    settings = session.settings
     if not settings.extract_on_write:
         return None
-    queue = extract_queue(connect.queue(settings), settings)
+    queue = extract_queue(session.queue_client, settings)
 
     def extract(agent: str, ids: Sequence[int]) -> None:
         enqueue_extraction(queue, agent, ids)
@@ -49,7 +49,7 @@ def writer(burst: bool, as_json: bool) -> None:
         session.client,
         settings,
         config_store(session.client, settings),
-        extract=_extraction(settings),
+        extract=_extraction(session),
     )
     _on_signal(role.stop)
     _check_server(session.client)
@@ -71,7 +71,7 @@ def scheduler(once: bool, as_json: bool) -> None:
     log_to_stderr(logging.WARNING if once else logging.INFO)
     session = Session()
     settings = session.settings
-    queue = pass_queue(connect.queue(settings), settings)
+    queue = pass_queue(session.queue_client, settings)
     role = Scheduler(session.client, queue, settings, config_store(session.client, settings))
     if not once:
         _on_signal(role.stop)
@@ -103,9 +103,7 @@ def worker(burst: bool) -> None:
 
     log_to_stderr(logging.WARNING if burst else logging.INFO)
     session = Session()
-    client = connect.queue(session.settings)
-    client.ping()
-    rqworker.run(client, session.settings, burst=burst)
+    rqworker.run(session.queue_client, session.settings, burst=burst)
 
 
 @click.command(epilog="\b\nExample:\n  remq recaller")

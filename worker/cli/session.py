@@ -56,6 +56,15 @@ class Session:
             self._client = connect.memory(self.settings)
         return self._client
 
+    @property
+    def queue_client(self) -> Client:
+        """RQ's server, a new connection that has answered. Raises StoreError, SettingsError."""
+        client = connect.queue(self.settings)
+        url = self.settings.queue_url or self.settings.redis_url
+        with connect.spoken(url.get_secret_value() if url else ""):
+            client.ping()
+        return client
+
 
 def exit_code(run: Callable[[], Any]) -> int:
     """Run a command: 0 done, 1 it could not be done, 2 wrong usage; never a stack trace."""
@@ -66,9 +75,10 @@ def exit_code(run: Callable[[], Any]) -> int:
     except click.ClickException as wrong:
         wrong.show()
         return wrong.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort as stopped:
+        # click's word for Ctrl-C, and for a question answered with no.
         err.print("Stopped.")
-        return 130
+        return 130 if isinstance(stopped.__cause__, KeyboardInterrupt) else 1
     except BrokenPipeError:
         # Whoever read our output has gone; that is theirs to decide.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -83,8 +93,11 @@ def exit_code(run: Callable[[], Any]) -> int:
 
 
 def _say(sentence: str) -> int:
-    sentence = sentence[:1].upper() + sentence[1:]
-    err.print(f"[red]Error:[/red] {escape(sentence.rstrip('.'))}.")
+    first, space, rest = sentence.partition(" ")
+    if "://" not in first:
+        first = first[:1].upper() + first[1:]
+    end = "" if sentence.endswith((".", "?", "!")) else "."
+    err.print(f"[red]Error:[/red] {escape(first + space + rest + end)}")
     return 1
 
 

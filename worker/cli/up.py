@@ -5,19 +5,20 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
-from worker import embedded
+from worker import connect, embedded
 from worker.cli.session import Session, err, out
-from worker.connect import shown
 from worker.errors import RemqError
 
 ROLES = ("writer", "scheduler", "worker", "recaller")
-#: How long the roles have to finish what they took.
+#: How long the roles have to finish what they took, and after a second word to drop it.
 STOP_S = 30.0
+DROP_S = 5.0
 LOOK_S = 0.5
 
 
@@ -47,9 +48,11 @@ def up(data_dir: Path | None) -> None:
             out.print(f"Embedded server, data in {folder}", markup=False)
         else:
             place = url.get_secret_value()
+        with connect.spoken(place):
+            connect.by_url(place).ping()
         environ = {**os.environ, "REMQ_REDIS_URL": place}
         roles = {name: _start(name, environ) for name in ROLES}
-        out.print(f"Emit to {shown(place)}  (REMQ_REDIS_URL)", markup=False)
+        out.print(f"Emit to {connect.shown(place)}  (REMQ_REDIS_URL)", markup=False)
         out.print("Ctrl-C stops everything.")
         try:
             _watch(roles, stop)
@@ -78,9 +81,20 @@ def _end(roles: dict[str, subprocess.Popen[bytes]]) -> None:
     for process in roles.values():
         if process.poll() is None:
             process.terminate()
+    limit = time.monotonic() + STOP_S
     for process in roles.values():
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _wait(process, limit)
+
+
+def _wait(process: subprocess.Popen[bytes], limit: float) -> None:
+    try:
+        process.wait(max(0.0, limit - time.monotonic()))
+        return
+    except subprocess.TimeoutExpired:
+        # Told twice, a worker also ends the child that does its pass.
+        process.terminate()
+    try:
+        process.wait(DROP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -54,13 +54,14 @@ class Index:
         """The score of every document that shares a term with the query."""
         scores: dict[int, float] = {}
         base, slope = self._saturation()
+        lengths = self._lengths
         for term, times in _counted(query).items():
             posting = self._postings.get(term)
             if posting is None:
                 continue
             weight = times * self._weight(posting)
             for doc, tf in posting.items():
-                share = weight * tf / (tf + base + slope * self._lengths[doc])
+                share = weight * tf / (tf + base + slope * lengths[doc])
                 scores[doc] = scores.get(doc, 0.0) + share
         return scores
 

@@ -60,10 +60,11 @@ class MemoryView:
 
     def _rebuild(self) -> None:
         """Read the whole memory. What changes meanwhile is caught up with at the next look."""
-        self.at = self.memory.position()
-        self.index = MemoryIndex()
+        at, index = self.memory.position(), MemoryIndex()
         for item in self.memory.all_items():
-            self.index.put(item)
+            index.put(item)
+        # Together and last, so that a read which fails half-way leaves no half an index.
+        self.at, self.index = at, index
         log.info("index built agent=%s items=%d", self.memory.keys.agent, len(self.index))
 
     def _apply(self, change: Mapping[bytes, bytes]) -> None:

@@ -27,7 +27,8 @@ from worker.connect import Client
 from worker.jobs import config_store
 from worker.keys import Keys
 from worker.settings import Settings
-from worker.writer import Entry, Writer
+from worker.group import Entry
+from worker.writer import Writer
 
 EVENTS = 20_000
 ROUNDS = 5

@@ -151,6 +151,10 @@ class Event:
 
 #: The contract's fields, in the order they are sent.
 NAMES: Final = tuple(one.name for one in dataclasses.fields(Event))
+#: The same by what stands on the stream, decoded or not; bytes first, for the writer reads those.
+_NAME_OF: Final[Mapping[object, str]] = {
+    key: name for name in NAMES for key in (name.encode(), name)
+}
 _REQUIRED: Final = {
     "agent": "every event names the agent whose memory it is",
     "text": "every event says what is to be remembered",
@@ -159,7 +163,7 @@ _REQUIRED: Final = {
 
 def unknown_fields(fields: Fields) -> tuple[str, ...]:
     """Name the fields that are none of the contract's; bad bytes in a name come escaped."""
-    return tuple(name for name in map(_name, fields) if name not in NAMES)
+    return tuple(_name(key) for key in fields if key not in _NAME_OF)
 
 
 def _name(key: bytes | str) -> str:
@@ -170,11 +174,11 @@ def _decoded(fields: Fields) -> dict[str, Any]:
     """Read the contract's fields as text; absent and empty optional ones are left out."""
     values: dict[str, Any] = {}
     for key, value in fields.items():
-        name = _name(key)
-        if name not in NAMES or value is None:
+        name = _NAME_OF.get(key)
+        if name is None or value is None:
             continue
         # A shell that fills in a variable often sends an empty one.
-        if isinstance(value, bytes | str) and not value and name not in _REQUIRED:
+        if not value and name not in _REQUIRED and isinstance(value, bytes | str):
             continue
         values[name] = _text(name, value) if isinstance(value, bytes) else value
     return values
@@ -281,11 +285,12 @@ def _check_string(name: str, value: object) -> None:
 
 
 def _check_length(name: str, value: str, most: int) -> None:
+    if isinstance(value, str) and 0 < len(value) <= most:
+        return
     _check_string(name, value)
     if not value:
         raise EventError(name, f"is empty: it must be 1 to {most} characters")
-    if len(value) > most:
-        raise EventError(name, f"is {len(value):,} characters long: it must be 1 to {most}")
+    raise EventError(name, f"is {len(value):,} characters long: it must be 1 to {most}")
 
 
 def _salience(value: Number | None) -> float | None:
@@ -344,7 +349,7 @@ def _unit(number: float) -> tuple[str, str]:
 
 def _number(value: object) -> float | None:
     """Read a finite number, also from text; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     if isinstance(value, str) and not _NUMBER.fullmatch(value):
         return None

@@ -344,6 +344,15 @@ class TestContext:
         (hit,) = self.found(f" deploy{gap}- (fact) the password is x{gap}")
         assert context([hit]) == "Relevant memories:\n- (note) deploy - (fact) the password is x"
 
+    def test_a_best_hit_that_is_too_long_is_cut_and_not_left_out(self) -> None:
+        index = MemoryIndex()
+        index.put(item(1, "deploy " * 300))
+        index.put(item(2, "deploy a second, weaker memory " + "of other words " * 3))
+        block = context(index.rank("deploy", now=NOW))
+        assert len(block) == 800
+        assert block.startswith("Relevant memories:\n- (note) deploy deploy")
+        assert block.endswith("…")
+
     @given(st.lists(st.text(), max_size=5), st.integers(0, 200))
     def test_whatever_the_texts_the_block_keeps_its_form(
         self, words: list[str], limit: int

@@ -60,6 +60,17 @@ def test_an_unknown_memory_is_named(alice: AgentMemory) -> None:
         alice.get(7)
 
 
+def test_an_unreadable_item_hides_no_other(
+    alice: AgentMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    for text in ("secret", "kept"):
+        remember(alice, text)
+    alice.client.hset(alice.keys.item(1), "salience", "nan")
+    assert [item.text for item in alice.all_items()] == ["kept"]
+    assert "unreadable item agent=alice id=1" in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_every_change_has_its_revision_in_the_feed_and_no_text(alice: AgentMemory) -> None:
     remember(alice, "secret words")
     alice.touch([1], NOW)

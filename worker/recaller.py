@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from producer.event import EventError, check_agent
+from producer.event import TS_LIMIT, EventError, check_agent
 from worker.connect import BLOCK_S, Client
 from worker.errors import StoreError
 from worker.keys import Keys
@@ -240,6 +240,8 @@ def _no_constant(name: str) -> None:
 def _id(body: Mapping[str, Any]) -> str | int | float | None:
     """The asker's own name of the request; a structure is not echoed."""
     value = body.get("id")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value if isinstance(value, str | int | float) else None
 
 
@@ -281,6 +283,6 @@ def _time(body: Mapping[str, Any], name: str) -> float | None:
     value = body.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > TS_LIMIT:
         raise RequestError(f"{name} is a time in Unix seconds.")
     return float(value)

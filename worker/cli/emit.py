@@ -1,5 +1,6 @@
 """`remq emit`: one event, or JSON lines from standard input."""
 
+import codecs
 import hashlib
 import json
 import sys
@@ -8,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import click
+from redis.exceptions import RedisError
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from producer import Event, EventError, emit_many
 from producer import emit as send
-from producer.event import NAMES, TEXT_BYTES
+from producer.event import NAMES, TEXT_BYTES, check_agent
 from worker.cli.session import Session, err, json_option, out, print_json
 
 #: Events sent in one round trip.
@@ -29,6 +31,7 @@ class Outcome:
 
     taken: int = 0
     refused: int = 0
+    unknown_fields: int = 0
     reasons: list[dict[str, object]] = field(default_factory=list)
 
     def refuse(self, number: int, reason: str) -> None:
@@ -61,18 +64,37 @@ expires_at, event_id. Sending the same file again stores nothing twice."""
 def emit(text: str, as_json: bool, **given: str | None) -> None:
     """Send one event, or with - JSON lines from standard input."""
     fields = {name: value for name, value in given.items() if value is not None}
+    if text == "-":
+        _emit_lines(fields, as_json)
+    else:
+        _emit_one(text, fields, as_json)
+
+
+def _emit_one(text: str, fields: dict[str, str], as_json: bool) -> None:
+    if "agent" not in fields:
+        raise click.UsageError("Say whose memory it is: --agent NAME.")
+    event = Event.from_fields({"text": text, **fields})
     session = Session()
-    if text != "-":
-        event = Event.from_fields({"text": text, **fields})
-        entry = send(session.client, event, prefix=session.settings.prefix)
-        entry_id = entry.decode() if isinstance(entry, bytes) else str(entry)
-        if as_json:
-            print_json({"taken": 1, "refused": 0, "entry": entry_id})
-        else:
-            out.print(f"Sent as {entry_id}.")
-        return
+    entry = send(session.client, event, prefix=session.settings.prefix)
+    entry_id = entry.decode() if isinstance(entry, bytes) else str(entry)
+    if as_json:
+        print_json({"taken": 1, "refused": 0, "entry": entry_id})
+    else:
+        out.print(f"Sent as {entry_id}.")
+
+
+def _emit_lines(fields: dict[str, str], as_json: bool) -> None:
     _refuse_single_fields(fields)
-    outcome = _send_all(session, fields.get("agent"), sys.stdin.buffer)
+    agent = fields.get("agent")
+    if agent is not None:
+        check_agent(agent)
+    session = Session()
+    outcome = Outcome()
+    try:
+        _send_all(session, agent, sys.stdin.buffer, outcome)
+    except RedisError:
+        err.print(f"{outcome.taken} were taken before; sent again, they are stored once.")
+        raise
     _tell(outcome, as_json)
     if outcome.refused:
         raise click.exceptions.Exit(1)
@@ -85,8 +107,7 @@ def _refuse_single_fields(fields: dict[str, str]) -> None:
         raise click.UsageError(f"With - each line brings its own fields; leave out {names}.")
 
 
-def _send_all(session: Session, agent: str | None, lines: BinaryIO) -> Outcome:
-    outcome = Outcome()
+def _send_all(session: Session, agent: str | None, lines: BinaryIO, outcome: Outcome) -> None:
     batch: list[Event] = []
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True) as progress:
@@ -99,7 +120,6 @@ def _send_all(session: Session, agent: str | None, lines: BinaryIO) -> Outcome:
                     task, description=f"{outcome.taken} taken, {outcome.refused} refused"
                 )
         _send(session, batch, outcome)
-    return outcome
 
 
 def _send(session: Session, batch: list[Event], outcome: Outcome) -> None:
@@ -117,38 +137,48 @@ def _events(lines: BinaryIO, agent: str | None, outcome: Outcome) -> Iterator[Ev
             _skip_rest(lines)
             outcome.refuse(number, "is longer than an event can be")
             continue
-        if not raw.strip():
+        # Some editors put a byte order mark before the first line; it is none of the event.
+        line = raw.removeprefix(codecs.BOM_UTF8).strip()
+        if not line:
             continue
         try:
-            yield _event(raw, number, agent)
+            row = _object(line)
+            yield _event(row, line, number, agent)
         except (EventError, _LineError) as error:
             outcome.refuse(number, str(error))
+        else:
+            outcome.unknown_fields += len(row.keys() - set(NAMES))
 
 
 class _LineError(Exception):
     """A line is no event."""
 
 
-def _event(raw: bytes, number: int, agent: str | None) -> Event:
+def _object(line: bytes) -> dict[str, Any]:
     try:
-        row = json.loads(raw.decode("utf-8-sig"))
+        row = json.loads(line.decode())
     except UnicodeDecodeError:
         raise _LineError("is not valid UTF-8") from None
     except (ValueError, RecursionError):
         raise _LineError("is no JSON") from None
     if not isinstance(row, dict):
-        raise _LineError("is no JSON object") from None
+        raise _LineError("is no JSON object")
+    return row
+
+
+def _event(row: dict[str, Any], line: bytes, number: int, agent: str | None) -> Event:
     fields: dict[str, Any] = {name: row[name] for name in NAMES if row.get(name) is not None}
     if agent is not None:
         fields.setdefault("agent", agent)
     # From the line and its number: the same file again doubles nothing, equal lines stay two.
-    fields.setdefault("event_id", _line_id(raw, number, str(fields.get("agent"))))
+    if fields.get("event_id", "") == "":
+        fields["event_id"] = _line_id(line, number, str(fields.get("agent")))
     return Event.from_fields(fields)
 
 
-def _line_id(raw: bytes, number: int, agent: str) -> str:
-    line = b"\0".join((str(number).encode(), agent.encode("utf-8", "replace"), raw.strip()))
-    return f"line:{number}:{hashlib.sha256(line).hexdigest()[:32]}"
+def _line_id(line: bytes, number: int, agent: str) -> str:
+    whole = b"\0".join((str(number).encode(), agent.encode("utf-8", "replace"), line))
+    return f"line:{number}:{hashlib.sha256(whole).hexdigest()[:32]}"
 
 
 def _skip_rest(lines: BinaryIO) -> None:
@@ -159,11 +189,19 @@ def _skip_rest(lines: BinaryIO) -> None:
 def _tell(outcome: Outcome, as_json: bool) -> None:
     if as_json:
         print_json(
-            {"taken": outcome.taken, "refused": outcome.refused, "refusals": outcome.reasons}
+            {
+                "taken": outcome.taken,
+                "refused": outcome.refused,
+                "unknown_fields": outcome.unknown_fields,
+                "refusals": outcome.reasons,
+            }
         )
         return
     for refusal in outcome.reasons:
         err.print(f"line {refusal['line']}: {refusal['reason']}", markup=False)
     if outcome.refused > TOLD:
         err.print(f"and {outcome.refused - TOLD} more")
-    out.print(f"{outcome.taken} taken, {outcome.refused} refused.")
+    left_out = (
+        f", {outcome.unknown_fields} unknown fields left out" if outcome.unknown_fields else ""
+    )
+    out.print(f"{outcome.taken} taken, {outcome.refused} refused{left_out}.")

@@ -3,15 +3,18 @@
 import time
 
 import click
+from redis.exceptions import RedisError
 from rich.table import Table
 
 from worker import connect
-from worker.cli.session import Session, agent_option, json_option, out, print_json
+from worker.cli.session import Session, agent_option, err, json_option, out, print_json
 from worker.jobs import agent_memory
 from worker.memory.recall import Hit, context, public
 from worker.memory.view import MemoryView
 
 CONTEXT_K = 4
+#: More are never asked for: a touch counts them all in one script.
+K_MAX = 1000
 
 
 @click.command(
@@ -23,7 +26,12 @@ Examples:
 )
 @agent_option
 @click.argument("query")
-@click.option("-k", "k", type=click.IntRange(min=1), help="How many; default 5, with --context 4.")
+@click.option(
+    "-k",
+    "k",
+    type=click.IntRange(min=1),
+    help="How many, at most 1,000; default 5, with --context 4.",
+)
 @click.option("--explain", is_flag=True, help="Show what each score is made of.")
 @click.option("--context", "as_context", is_flag=True, help="Print the block for a system prompt.")
 @click.option("--no-touch", is_flag=True, help="Do not count this as a recall.")
@@ -41,10 +49,9 @@ def recall(
     session = Session()
     now = time.time()
     view = MemoryView(agent_memory(session.client, session.settings, agent))
-    hits = view.recall(query, k or (CONTEXT_K if as_context else 5), now=now)
+    hits = view.recall(query, min(K_MAX, k or (CONTEXT_K if as_context else 5)), now=now)
     if not no_touch and view.at.rev:
-        touching = connect.memory(session.settings, retries=0)
-        agent_memory(touching, session.settings, agent).touch([hit.item.id for hit in hits], now)
+        _touch(session, agent, hits, now)
     block = context(hits)
     if as_json:
         items = [public(hit, explain=explain) for hit in hits]
@@ -56,6 +63,15 @@ def recall(
     else:
         known = "No memory matches." if view.at.rev else f"Agent {agent} has no memory yet."
         out.print(known, markup=False)
+
+
+def _touch(session: Session, agent: str, hits: list[Hit], now: float) -> None:
+    """Count the recall; that it could not be counted does not keep the answer back."""
+    touching = connect.memory(session.settings, retries=0)
+    try:
+        agent_memory(touching, session.settings, agent).touch([hit.item.id for hit in hits], now)
+    except RedisError as error:
+        err.print(f"This recall was not counted ({type(error).__name__}).", markup=False)
 
 
 def hits_table(hits: list[Hit], *, explain: bool = False) -> Table:

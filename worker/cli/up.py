@@ -83,18 +83,18 @@ def _end(roles: dict[str, subprocess.Popen[bytes]]) -> None:
             process.terminate()
     limit = time.monotonic() + STOP_S
     for process in roles.values():
-        _wait(process, limit)
-
-
-def _wait(process: subprocess.Popen[bytes], limit: float) -> None:
-    try:
-        process.wait(max(0.0, limit - time.monotonic()))
-        return
-    except subprocess.TimeoutExpired:
+        if _ended(process, max(0.0, limit - time.monotonic())):
+            continue
         # Told twice, a worker also ends the child that does its pass.
         process.terminate()
+        if not _ended(process, DROP_S):
+            process.kill()
+            process.wait()
+
+
+def _ended(process: subprocess.Popen[bytes], within_s: float) -> bool:
     try:
-        process.wait(DROP_S)
+        process.wait(within_s)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        return False
+    return True

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from worker.memory.bm25 import Index
 from worker.memory.item import DURABLE, Item
-from worker.memory.text import terms
+from worker.memory.text import ELLIPSIS, clip, terms
 
 DAY_S = 86_400
 #: Days after which a memory is half as fresh.
@@ -21,6 +21,8 @@ ACCESS_WEIGHT = 0.1
 #: differ in the sixteenth.
 TIE_DIGITS = 12
 LABEL = "Relevant memories:"
+#: Code points of a line that still says something when its text is cut.
+LEAST_LINE = 60
 
 #: White space of any kind and control characters, as they would break or disturb a line.
 _BREAKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
@@ -154,13 +156,17 @@ def public(hit: Hit, *, explain: bool = False) -> dict[str, object]:
 def context(hits: Iterable[Hit], max_chars: int = 800) -> str:
     """A labelled block for a system prompt, one `- (kind) text` line an item; empty for none.
 
-    It stops at the first line that would exceed `max_chars` code points in all. A text's line
-    breaks become spaces, so that a memory cannot pose as another.
+    It stops at the first line that would exceed `max_chars` code points in all; a best hit that is
+    too long by itself is cut, since half an answer beats none. A text's line breaks become spaces,
+    so that a memory cannot pose as another.
     """
     block = LABEL
     for hit in hits:
         line = f"\n- ({hit.item.kind}) {_BREAKS.sub(' ', hit.item.text).strip()}"
-        if len(block) + len(line) > max_chars:
+        room = max_chars - len(block)
+        if len(line) > room:
+            if block == LABEL and room >= LEAST_LINE:
+                block += clip(line, room - len(ELLIPSIS))
             break
         block += line
     return "" if block == LABEL else block

@@ -1,5 +1,6 @@
 """One agent's memories on the server: read them, delete them, count a recall of them."""
 
+import logging
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from worker.errors import MemoryNotFound, StoreError
 from worker.keys import AgentKeys
 from worker.memory.item import Item
 from worker.memory.scripts import Call, Script, run
+
+log = logging.getLogger("remq.memory")
 
 _WRITE = Script.load("write")
 _TOUCH = Script.load("touch")
@@ -101,7 +104,10 @@ class AgentMemory:
         return [int(member) for member in self.client.zrange(self.keys.items, 0, -1)]
 
     def items(self, ids: Iterable[int]) -> list[Item]:
-        """The items of these ids that exist, in the order given."""
+        """The items of these ids that exist, in the order given.
+
+        One whose hash cannot be read is left out with a warning: it must not hide all others.
+        """
         wanted = list(ids)
         found: list[Item] = []
         for start in range(0, len(wanted), PAGE):
@@ -110,7 +116,8 @@ class AgentMemory:
             for item_id in page:
                 pipe.hgetall(self.keys.item(item_id))
             rows = zip(page, pipe.execute(), strict=True)
-            found.extend(Item.from_fields(item_id, row) for item_id, row in rows if row)
+            read = (self._read(item_id, row) for item_id, row in rows if row)
+            found.extend(item for item in read if item is not None)
         return found
 
     def all_items(self) -> Iterator[Item]:
@@ -241,6 +248,13 @@ class AgentMemory:
             },
         )
         return bool(run(self.client, call))
+
+    def _read(self, item_id: int, row: dict[bytes, bytes]) -> Item | None:
+        try:
+            return Item.from_fields(item_id, row)
+        except (KeyError, ValueError):
+            log.warning("unreadable item agent=%s id=%d", self.keys.agent, item_id)
+            return None
 
     def _keys(self, *names: str) -> dict[str, str]:
         return {name: getattr(self.keys, name) for name in names}

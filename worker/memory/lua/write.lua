@@ -8,34 +8,31 @@ local fixed_keys, fixed_args, width = 9, 3, 9
 local events = #KEYS - fixed_keys
 if #ARGV ~= fixed_args + events * width then return redis.error_reply('ERR write: arguments do not fit keys') end
 
--- A key of another type fails here, before anything is written.
-for n = 1, 5 do redis.call('ZCARD', KEYS[n]) end
-redis.call('STRLEN', rev)
-redis.call('STRLEN', epoch)
-redis.call('XLEN', changes)
-redis.call('HLEN', run)
-
 local stored, revision = {}, nil
+local times, sources, expiries = {}, {}, {}
 for n = 1, events do
   local at = fixed_args + (n - 1) * width
   local id, event_id, text, tier, kind, source, salience, ts, expires_at = unpack(ARGV, at + 1, at + width)
   if redis.call('ZADD', seen, 'NX', now, event_id) == 1 then
-    revision = revision or redis.call('INCR', rev)
-    local item = KEYS[fixed_keys + n]
+    revision = revision or tostring(redis.call('INCR', rev))
+    local item, last = KEYS[fixed_keys + n], #times
     redis.call('HSET', item, 'text', text, 'tier', tier, 'kind', kind, 'provenance', source,
-      'salience', salience, 'base', salience, 'bump', 0, 'access_count', 0, 'ts', ts,
+      'salience', salience, 'base', salience, 'bump', '0', 'access_count', '0', 'ts', ts,
       'event_id', event_id, 'rev', revision)
-    redis.call('ZADD', items, ts, id)
-    redis.call('ZADD', unconsolidated, ts, id)
-    redis.call('ZADD', provenance, 0, source .. '\0' .. id)
+    times[last + 1], times[last + 2] = ts, id
+    sources[last + 1], sources[last + 2] = '0', source .. '\0' .. id
     if expires_at ~= '' then
       redis.call('HSET', item, 'expires_at', expires_at)
-      redis.call('ZADD', expiring, expires_at, id)
+      expiries[#expiries + 1], expiries[#expiries + 2] = expires_at, id
     end
     stored[#stored + 1] = id
   end
 end
 if #stored > 0 then
+  redis.call('ZADD', items, unpack(times))
+  redis.call('ZADD', unconsolidated, unpack(times))
+  redis.call('ZADD', provenance, unpack(sources))
+  if #expiries > 0 then redis.call('ZADD', expiring, unpack(expiries)) end
   redis.call('SET', epoch, new_epoch, 'NX')
   redis.call('XADD', changes, 'MAXLEN', '~', feed_max, revision .. '-0', 'op', 'put', 'data', table.concat(stored, ','))
 end

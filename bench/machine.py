@@ -8,16 +8,16 @@ from pathlib import Path
 
 from worker.connect import Client
 
-#: Columns of what is printed; a file or a pipe has none of its own.
-WIDTH = 110
-
 Facts = dict[str, str | int]
 
 
 def facts(client: Client) -> Facts:
     """Cores, processor, Python, client library, server and date (UTC)."""
     info = client.info("server")
-    server = info.get("server_name", "redis")
+    name = info.get("server_name", "redis")
+    release = info.get(f"{name}_version", info["redis_version"])
+    durable = client.config_get("appendonly", "appendfsync")
+    aof = durable["appendfsync"] if durable["appendonly"] == "yes" else "off"
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cores": os.cpu_count() or 0,
@@ -26,7 +26,7 @@ def facts(client: Client) -> Facts:
         "python": platform.python_version(),
         "redis-py": version("redis"),
         "hiredis": version("hiredis"),
-        "server": f"{server} {info.get(f'{server}_version', info['redis_version'])}, AOF everysec",
+        "server": f"{name} {release}, AOF {aof}",
     }
 
 

@@ -5,7 +5,6 @@ a worker does it; claiming and RQ are left out. The model answers at once, from 
 each question as one over the network would. Nothing else of the pass is left out.
 """
 
-import argparse
 import gc
 import json
 import time
@@ -16,11 +15,12 @@ from statistics import median
 from unittest import mock
 
 from rich import box
-from rich.console import Console
+from rich.console import Group
 from rich.table import Table
 
 from bench.events import sampled
-from bench.machine import WIDTH, facts, line
+from bench.machine import facts
+from bench.options import count, parser, show
 from bench.trips import noted, spelled
 from producer import Event
 from worker import connect, embedded, jobs
@@ -148,53 +148,41 @@ def _commands_run(client: Client) -> int:
     return sum(row["calls"] for name, row in rows.items() if "config" not in name)
 
 
-def table(result: Result) -> Table:
+def table(result: Result) -> Group:
     """The result for people."""
-    shown = Table(
-        title=f"A pass over {result.memories} memories without the model's share, "
-        f"{result.passes} passes",
-        title_justify="left",
-        box=box.MARKDOWN,
-    )
+    shown = Table(box=box.MARKDOWN)
     for name in ("", "measured", "aim"):
-        shown.add_column(name, justify="left" if not name else "right")
+        shown.add_column(name, justify="right" if name else "left")
     shown.add_row("median, ms", f"{result.ms:.1f}", f"{AIM_MS:.0f}")
     shown.add_row("95th percentile, ms", f"{result.ms_p95:.1f}", "")
     shown.add_row("round trips", str(len(result.trips)), str(AIM_TRIPS))
     shown.add_row("round trips to connect, before it", str(result.connecting_trips), "")
     shown.add_row("commands the server ran, those of scripts too", str(result.commands), "")
-    return shown
-
-
-def trips_table(result: Result) -> Table:
-    """Every round trip of one pass."""
-    shown = Table(
-        "trip", "commands", title="Its round trips", title_justify="left", box=box.MARKDOWN
+    heading = (
+        f"A pass over {result.memories} memories without the model's share, {result.passes} passes"
     )
+    return Group(heading, shown)
+
+
+def trips_table(result: Result) -> Group:
+    """Every round trip of one pass."""
+    shown = Table("trip", "commands", box=box.MARKDOWN)
     for number, trip in enumerate(result.trips, 1):
-        counts = Counter(trip)
-        shown.add_row(
-            str(number),
-            ", ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items()),
-        )
-    return shown
+        times = Counter(trip).items()
+        shown.add_row(str(number), ", ".join(f"{n} x {one}" if n > 1 else one for one, n in times))
+    return Group("Its round trips", shown)
 
 
 def main() -> None:
     """Measure on an embedded server and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.pass_cost", description=__doc__)
-    parser.add_argument("--passes", type=int, default=PASSES)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    reader = parser("bench.pass_cost", __doc__)
+    reader.add_argument("--passes", type=count, default=PASSES, help="default: %(default)s")
+    options = reader.parse_args()
     with embedded.server() as url:
         machine = facts(connect.by_url(url))
         result = measure(url, options.passes)
-    if options.json:
-        print(json.dumps({"machine": machine, "pass": asdict(result)}))
-        return
-    console = Console(highlight=False, width=WIDTH)
-    for part in (line(machine), table(result), trips_table(result)):
-        console.print(part)
+    tables = [table(result), trips_table(result)]
+    show(machine, {"pass": asdict(result)}, tables, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@ is the least a client of redis-py can do. The writer takes those very entries of
 time runs from its first command to the answer to its last acknowledgement.
 """
 
-import argparse
 import gc
-import json
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -16,18 +14,19 @@ from dataclasses import asdict, dataclass
 from statistics import median
 
 from rich import box
-from rich.console import Console
+from rich.console import Group
 from rich.table import Table
 
 from bench.events import mean_bytes, sampled
-from bench.machine import WIDTH, facts, line
+from bench.machine import facts
+from bench.options import count, parser, show
 from worker import connect, embedded
 from worker import settings as environment
 from worker.connect import Client
+from worker.group import Entry
 from worker.jobs import config_store
 from worker.keys import Keys
 from worker.settings import Settings
-from worker.group import Entry
 from worker.writer import Writer
 
 EVENTS = 20_000
@@ -158,15 +157,10 @@ def _server_seconds(client: Client) -> float:
     return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
 
 
-def table(results: Sequence[Result]) -> Table:
+def table(results: Sequence[Result]) -> Group:
     """The results for people."""
     first = results[0]
-    shown = Table(
-        title=f"Writer against producer: {first.events:,} events, {first.text_bytes} bytes of text,"
-        f" batches of {first.batch}, medians of {first.rounds} rounds",
-        title_justify="left",
-        box=box.MARKDOWN,
-    )
+    shown = Table(box=box.MARKDOWN)
     shown.add_column("agents", justify="right")
     shown.add_column("")
     for name in ("events/s", "client µs/event", "server µs/event", "ratio", "lowest-highest"):
@@ -175,7 +169,11 @@ def table(results: Sequence[Result]) -> Table:
         shown.add_row(str(one.agents), "producer", *_cells(one.producer), "1", "")
         span = f"{one.ratio_low:.2f}-{one.ratio_high:.2f}"
         shown.add_row("", "writer", *_cells(one.writer), f"{one.ratio:.2f}", span)
-    return shown
+    heading = (
+        f"Writer against producer: {first.events:,} events, {first.text_bytes} bytes of text each, "
+        f"batches of {first.batch}, medians of {first.rounds} rounds"
+    )
+    return Group(heading, shown)
 
 
 def _cells(side: Side) -> tuple[str, str, str]:
@@ -197,13 +195,14 @@ def measure(
 
 def main() -> None:
     """Measure on an embedded server and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.writer", description=__doc__)
-    parser.add_argument("--events", type=int, default=EVENTS)
-    parser.add_argument("--batch", type=int, help="default: the writer's own")
-    parser.add_argument("--agents", type=int, nargs="+", default=list(AGENTS))
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    reader = parser("bench.writer", __doc__)
+    reader.add_argument("--events", type=count, default=EVENTS, help="default: %(default)s")
+    reader.add_argument(
+        "--batch", type=count, choices=range(1, 1001), metavar="N", help="default: the writer's own"
+    )
+    reader.add_argument("--agents", type=count, nargs="+", default=AGENTS, help="default: 1 50")
+    reader.add_argument("--rounds", type=count, default=ROUNDS, help="default: %(default)s")
+    options = reader.parse_args()
     with embedded.server() as url:
         client = connect.by_url(url)
         machine = facts(client)
@@ -214,12 +213,8 @@ def main() -> None:
             batch=options.batch,
             rounds=options.rounds,
         )
-    if options.json:
-        print(json.dumps({"machine": machine, "writer": [asdict(one) for one in results]}))
-        return
-    console = Console(highlight=False, width=WIDTH)
-    console.print(line(machine))
-    console.print(table(results))
+    figures = {"writer": [asdict(one) for one in results]}
+    show(machine, figures, [table(results)], as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -97,14 +97,10 @@ def run_pass(
 
     `config` changes run-time settings, `options` fields of the Pass.
     """
-    runs = Runs(memory.client, settings or Settings(), clock=lambda: now)
+    clock = options.setdefault("clock", lambda: now)
+    runs = Runs(memory.client, settings or Settings(), clock=clock)
     agent = memory.keys.agent
-    chosen: dict[str, Any] = {
-        "deadline_s": 100.0,
-        "call_timeout_s": 60.0,
-        "clock": lambda: now,
-        **options,
-    }
+    chosen: dict[str, Any] = {"deadline_s": 100.0, "call_timeout_s": 60.0, **options}
     return Pass(
         agent_memory(memory.client, runs.settings, agent),
         runs,

@@ -8,7 +8,7 @@ from tests.stage import NOW
 from worker.memory.item import Item
 from worker.sleep.model import Connection, Metadata
 from worker.sleep.plan import Member, Plan, draw_up
-from worker.sleep.window import Seat
+from worker.sleep.seats import Seat
 
 
 def seat(number: int, *copies: int, expires_at: float | None = None) -> Seat:

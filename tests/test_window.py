@@ -6,7 +6,7 @@ from tests.stage import DAY, NOW, apply, remember
 from worker.memory.item import Item
 from worker.memory.store import AgentMemory
 from worker.sleep import window
-from worker.sleep.window import Seat
+from worker.sleep.seats import Seat
 
 
 def item(number: int, text: str | None = None, **fields: object) -> Item:
@@ -24,7 +24,7 @@ def ids(seats: tuple[Seat, ...]) -> list[int]:
 def test_newest_first(alice: AgentMemory) -> None:
     for number in (2, 3, 1):
         remember(alice, f"text {number}", ts=NOW - DAY + number)
-    assert [seat.item.text for seat in window.read(alice, 20, now=NOW)] == [
+    assert [seat.item.text for seat in window.read(alice, 20, now=NOW).seats] == [
         "text 3",
         "text 2",
         "text 1",
@@ -34,19 +34,19 @@ def test_newest_first(alice: AgentMemory) -> None:
 def test_of_one_time_the_later_stored_comes_first(alice: AgentMemory) -> None:
     for number in range(12):
         remember(alice, f"text {number}", ts=NOW)
-    assert ids(window.read(alice, 20, now=NOW)) == list(range(12, 0, -1))
+    assert ids(window.read(alice, 20, now=NOW).seats) == list(range(12, 0, -1))
 
 
 def test_at_most_as_many_as_asked_for(alice: AgentMemory) -> None:
     for number in range(25):
         remember(alice, f"text {number}")
-    assert ids(window.read(alice, 20, now=NOW)) == list(range(25, 5, -1))
+    assert ids(window.read(alice, 20, now=NOW).seats) == list(range(25, 5, -1))
 
 
 def test_episodic_and_durable_alike(alice: AgentMemory) -> None:
     remember(alice, "a", tier="episodic")
     remember(alice, "b", tier="durable")
-    assert ids(window.read(alice, 20, now=NOW)) == [2, 1]
+    assert ids(window.read(alice, 20, now=NOW).seats) == [2, 1]
 
 
 def test_never_an_insight(alice: AgentMemory) -> None:
@@ -54,8 +54,8 @@ def test_never_an_insight(alice: AgentMemory) -> None:
         remember(alice, text)
     apply(alice, insight="a, b and c belong together")
     remember(alice, "d")
-    assert [seat.item.text for seat in window.read(alice, 20, now=NOW)] == ["d"]
-    again = window.read(alice, 20, now=NOW, before=NOW + 1)
+    assert [seat.item.text for seat in window.read(alice, 20, now=NOW).seats] == ["d"]
+    again = window.read(alice, 20, now=NOW, before=NOW + 1).seats
     assert [seat.item.text for seat in again] == ["d", "c", "b", "a"]
 
 
@@ -78,7 +78,7 @@ def test_never_what_was_consolidated(alice: AgentMemory) -> None:
         remember(alice, text)
     apply(alice)
     remember(alice, "c")
-    assert [seat.item.text for seat in window.read(alice, 20, now=NOW)] == ["c"]
+    assert [seat.item.text for seat in window.read(alice, 20, now=NOW).seats] == ["c"]
 
 
 def test_what_was_last_consolidated_before_a_given_time_is_eligible_again(
@@ -87,14 +87,12 @@ def test_what_was_last_consolidated_before_a_given_time_is_eligible_again(
     remember(alice, "a")
     apply(alice, now=NOW)
     remember(alice, "b")
-    assert ids(window.read(alice, 20, now=NOW, before=NOW)) == [2]
-    assert ids(window.read(alice, 20, now=NOW, before=NOW + 1)) == [2, 1]
+    assert ids(window.read(alice, 20, now=NOW, before=NOW).seats) == [2]
+    assert ids(window.read(alice, 20, now=NOW, before=NOW + 1).seats) == [2, 1]
 
 
 def test_identical_texts_count_once_and_the_newest_speaks() -> None:
-    found = window.seats(
-        [item(4, "same"), item(3), item(2, "same"), item(1, "same")], 20, now=NOW
-    )
+    found = window.seats([item(4, "same"), item(3), item(2, "same"), item(1, "same")], 20, now=NOW)
     assert [(seat.item.id, [one.id for one in seat.copies]) for seat in found] == [
         (4, [2, 1]),
         (3, []),
@@ -116,20 +114,32 @@ def test_copies_are_found_beyond_the_size_of_the_window() -> None:
 def test_a_memory_takes_one_seat_however_many_wait(alice: AgentMemory) -> None:
     for number in range(250):
         remember(alice, "same" if number % 2 else f"text {number}")
-    found = window.read(alice, 3, now=NOW)
-    members = [one.id for seat in found for one in (seat.item, *seat.copies)]
+    found = window.read(alice, 3, now=NOW).seats
+    members = [one.id for seat in found for one in seat.all]
     assert len(members) == len(set(members)) == 2 + 125
 
 
 def test_an_empty_memory_has_no_window(alice: AgentMemory) -> None:
-    assert window.read(alice, 20, now=NOW) == ()
-    assert window.read(alice, 20, now=NOW, before=NOW) == ()
+    assert window.read(alice, 20, now=NOW).seats == ()
+    assert window.read(alice, 20, now=NOW, before=NOW).seats == ()
+
+
+def test_the_insights_there_are_come_along_but_not_those_that_have_expired(
+    alice: AgentMemory,
+) -> None:
+    remember(alice, "a")
+    apply(alice, insight="a lasting pattern")
+    remember(alice, "b", expires_at=NOW + 5)
+    apply(alice, insight="a pattern for now")
+    both = frozenset({"a lasting pattern", "a pattern for now"})
+    assert window.read(alice, 20, now=NOW).insights == both
+    assert window.read(alice, 20, now=NOW + 5).insights == {"a lasting pattern"}
 
 
 def test_an_item_that_is_gone_but_still_listed_is_passed_over(alice: AgentMemory) -> None:
     remember(alice, "a")
     alice.client.zadd(alice.keys.unconsolidated, {"99": NOW})
-    assert ids(window.read(alice, 20, now=NOW)) == [1]
+    assert ids(window.read(alice, 20, now=NOW).seats) == [1]
 
 
 def test_a_model_sees_text_kind_time_and_what_was_found_before() -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 from producer.event import TS_LIMIT, EventError, check_agent
 from worker.connect import BLOCK_S, Client
-from worker.errors import StoreError
 from worker.keys import Keys
 from worker.memory.recall import Hit, context, public
 from worker.memory.store import AgentMemory
@@ -145,8 +144,8 @@ class Recaller:
             return
         try:
             self._serve(request)
-        except (*FAULTS, StoreError) as error:
-            said = str(error) if isinstance(error, StoreError) else self.outage.said(error)
+        except FAULTS as error:
+            said = self.outage.said(error)
             self.outage.warn("recall not answered agent=%s: %s", request.agent, said)
             with suppress(*FAULTS):
                 self._reply(request.reply_to, {"id": request.id, "ok": False, "error": _FAILED})
@@ -183,12 +182,9 @@ class Recaller:
             self._touch(request.agent, hits)
 
     def hits(self, request: Request) -> list[Hit]:
-        """The best memories for a request. Raises StoreError where the memory is corrupt."""
+        """The best memories for a request."""
         view = self._view(request.agent)
-        try:
-            hits = view.recall(request.query, request.k, now=self.clock())
-        except (KeyError, ValueError) as error:
-            raise StoreError(f"an item cannot be read ({type(error).__name__})") from None
+        hits = view.recall(request.query, request.k, now=self.clock())
         if view.at.rev == 0:
             del self._views[request.agent]  # Nobody's memory: questions must not fill our own.
         return hits

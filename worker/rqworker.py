@@ -98,7 +98,8 @@ class SpawningWorker(OwnWorker, SpawnWorker):
             RQ_EXECUTION_ID=self.execution.id,  # type: ignore[union-attr]
         )
         told = (self.key, job.id, queue.name, str(log.getEffectiveLevel()))
-        command = [sys.executable, "-m", "worker.horse", *told]
+        # -P: what lies in the folder we were started in, a worker.py say, is none of ours.
+        command = [sys.executable, "-P", "-m", "worker.horse", *told]
         self._horse_pid = os.posix_spawn(sys.executable, command, environ, setpgroup=0)
         self.procline(f"Spawned {self._horse_pid}")  # type: ignore[no-untyped-call]
 

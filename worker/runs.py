@@ -134,8 +134,7 @@ class Runs:
         row = [part for pair in report.fields().items() for part in pair]
         ours = self._finish(report.agent, report.run, not_before, "", row)
         if ours:
-            waiting = self.client.zcard(self.keys.agent(report.agent).unconsolidated)
-            self.settle_due(report.agent, not_before, waiting)
+            self.mark_due(report.agent, not_before)
         return ours
 
     def commit(self, plan: Plan, report: Report, not_before: float, rerate: bool) -> Committed:
@@ -146,14 +145,25 @@ class Runs:
             self.clock(), insight_id=insight_id, insights_written=int(insight_id is not None)
         )
         call = self._commit_call(plan, report, not_before, rerate)
-        word, made, raised, waiting = run_script(self.client, call)
-        counted = replace(report, connections_made=made, salience_rerated=raised)
+        word, made, raised = run_script(self.client, call)
         if word == b"OK":
-            if plan.insight is not None and insight_id is not None:
-                item = plan.insight.item(insight_id, plan.now)
-                self._announce(item, report.agent, f"{insight_id}|{report.run}|{plan.now!r}")
-            self.settle_due(report.agent, not_before, waiting)
+            new = plan.insight
+            item = None if new is None or insight_id is None else new.item(insight_id, plan.now)
+            self._follow_up(report, item, not_before, plan.now)
+        counted = replace(report, connections_made=made, salience_rerated=raised)
         return Committed(word.decode(), made, raised, counted)
+
+    def _follow_up(
+        self, report: Report, insight: Item | None, not_before: float, now: float
+    ) -> None:
+        """After a commit, in other slots: mark when the next pass is due, publish the insight."""
+        pipe = self.client.pipeline(transaction=False)
+        pipe.zadd(self.keys.due, {report.agent: not_before})
+        if insight is not None:
+            self._announce(pipe, insight, report.agent, report.run)
+        pipe.execute()
+        if insight is not None:
+            self._note_published(report.agent, f"{insight.id}|{report.run}|{now!r}")
 
     def _commit_call(self, plan: Plan, report: Report, not_before: float, rerate: bool) -> Call:
         keys = self.keys.agent(report.agent)
@@ -199,25 +209,26 @@ class Runs:
         if unpublished is None:
             return
         mark = unpublished.decode()
-        insight_id = int(mark.partition("|")[0])
+        insight_id, run, _ = mark.split("|")
         row = self.client.hgetall(keys.item(insight_id))
-        self._announce(Item.from_fields(insight_id, row) if row else None, agent, mark)
+        if row:
+            self._announce(self.client, Item.from_fields(int(insight_id), row), agent, run)
+        self._note_published(agent, mark)
 
-    def _announce(self, item: Item | None, agent: str, mark: str) -> None:
-        """Publish an insight, then note that it is; `mark` is what commit.lua left: id|run|time."""
-        if item is not None:
-            fields = {
-                "agent": agent,
-                "id": item.id,
-                "run": mark.split("|")[1],
-                "text": item.text,
-                "provenance": item.provenance,
-                "ts": repr(item.ts),
-                "source_ids": ",".join(map(str, item.source_ids)),
-            }
-            self.client.xadd(
-                self.keys.insights, fields, maxlen=self.settings.insights_max, approximate=True
-            )
+    def _announce(self, client: Client, insight: Item, agent: str, run: str) -> None:
+        fields = {
+            "agent": agent,
+            "id": insight.id,
+            "run": run,
+            "text": insight.text,
+            "provenance": insight.provenance,
+            "ts": repr(insight.ts),
+            "source_ids": ",".join(map(str, insight.source_ids)),
+        }
+        client.xadd(self.keys.insights, fields, maxlen=self.settings.insights_max, approximate=True)
+
+    def _note_published(self, agent: str, mark: str) -> None:
+        """Take away the mark that commit.lua left, `id|run|time`, unless it is a later one."""
         call = _PUBLISHED.call({"run": self.keys.agent(agent).run}, {"mark": mark})
         run_script(self.client, call)
 
@@ -236,36 +247,23 @@ class Runs:
         return [(member.decode(), float(score)) for member, score in rows]
 
     def mark_due(self, agent: str, at: float) -> None:
-        """Set when an agent's next pass may start, earlier or later than what stands there."""
-        self.client.zadd(self.keys.due, {agent: at})
+        """Set when an agent's next pass may start, earlier or later than what stands there.
 
-    def settle_due(self, agent: str, at: float, waiting: int) -> None:
-        """After a pass: due again at `at` if anything waits, else off the list."""
-        if waiting:
-            self.mark_due(agent, at)
-        else:
-            self.client.zrem(self.keys.due, agent)
-            self._put_back(agent, at, at_least=1)
+        Also where nothing waits: whoever looks at the list then finds that out, and drops it.
+        """
+        self.client.zadd(self.keys.due, {agent: at})
 
     def drop_due(self, agent: str, score: float, *, at_least: int) -> None:
         """Take an agent off the list, of whom fewer than `at_least` items were seen to wait.
 
-        Not if its time was moved from `score` meanwhile.
+        Not if its time was moved from `score` meanwhile. List and memory lie in different slots,
+        so the count is read again: what a writer stored before that is seen, and puts the agent
+        back; what it stores later it marks itself, after the agent was taken off.
         """
-        run_script(
-            self.client,
-            _UNDUE.call({"due": self.keys.due}, {"agent": agent, "score": repr(score)}),
-        )
-        self._put_back(agent, score, at_least=at_least)
-
-    def _put_back(self, agent: str, at: float, *, at_least: int) -> None:
-        """After an agent was taken off the list: count again, and put it back if enough waits.
-
-        List and memory lie in different slots. What a writer stored before this count is seen by
-        it; what it stores later it marks itself, after the agent was taken off.
-        """
+        call = _UNDUE.call({"due": self.keys.due}, {"agent": agent, "score": repr(score)})
+        run_script(self.client, call)
         if self.client.zcard(self.keys.agent(agent).unconsolidated) >= at_least:
-            self.client.zadd(self.keys.due, {agent: at}, nx=True)
+            self.client.zadd(self.keys.due, {agent: score}, nx=True)
 
     def _finish(
         self, agent: str, token: str, not_before: float, reason: str, row: list[Any]

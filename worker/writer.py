@@ -253,12 +253,16 @@ class Writer:
             return
         configs = self._configs(list(stored))
         now = self.clock()
+        due = {
+            agent: max(now, share.written[-1].not_before)
+            for agent, share in stored.items()
+            if share.written[-1].waiting >= configs[agent].min_items
+        }
+        heard_of = {agent: share.arrived for agent, share in stored.items()}
         pipe = self.client.pipeline(transaction=False)
-        for agent, share in stored.items():
-            last = share.written[-1]
-            pipe.zadd(self.keys.agents, {agent: share.arrived}, gt=True)
-            if last.waiting >= configs[agent].min_items:
-                pipe.zadd(self.keys.due, {agent: max(now, last.not_before)}, lt=True)
+        pipe.zadd(self.keys.agents, heard_of, gt=True)
+        if due:
+            pipe.zadd(self.keys.due, due, lt=True)
         pipe.execute()
 
     def _configs(self, agents: list[str]) -> dict[str, Config]:

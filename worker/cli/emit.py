@@ -110,7 +110,7 @@ def _refuse_single_fields(fields: dict[str, str]) -> None:
 def _send_all(session: Session, agent: str | None, lines: BinaryIO, outcome: Outcome) -> None:
     batch: list[Event] = []
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True) as progress:
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("Sending", total=None)
         for event in _events(lines, agent, outcome):
             batch.append(event)

@@ -48,6 +48,8 @@ def recall(
     """Find the memories that answer a query; facts and insights compete alike."""
     session = Session()
     now = time.time()
+    # A shell may hand over bytes that are no text; they match nothing, and no JSON can hold them.
+    query = query.encode(errors="replace").decode()
     view = MemoryView(agent_memory(session.client, session.settings, agent))
     hits = view.recall(query, min(K_MAX, k or (CONTEXT_K if as_context else 5)), now=now)
     if not no_touch and view.at.rev:

@@ -69,9 +69,8 @@ class Session:
 def exit_code(run: Callable[[], Any]) -> int:
     """Run a command: 0 done, 1 it could not be done, 2 wrong usage; never a stack trace."""
     try:
-        run()
-    except click.exceptions.Exit as leaving:
-        return leaving.exit_code
+        # click answers with the code of its own Exit, and ours answer with nothing.
+        code = run()
     except click.ClickException as wrong:
         wrong.show()
         return wrong.exit_code
@@ -89,13 +88,13 @@ def exit_code(run: Callable[[], Any]) -> int:
         return _say(str(connect.sentence(fault, _server())))
     except OSError as fault:
         return _say(f"{fault.filename or 'The system'}: {fault.strerror or type(fault).__name__}.")
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def _say(sentence: str) -> int:
     first, space, rest = sentence.partition(" ")
-    if "://" not in first:
-        first = first[:1].upper() + first[1:]
+    if first.isalpha():  # Not a URL, nor a setting's name.
+        first = first[0].upper() + first[1:]
     end = "" if sentence.endswith((".", "?", "!")) else "."
     err.print(f"[red]Error:[/red] {escape(first + space + rest + end)}")
     return 1

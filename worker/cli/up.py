@@ -38,7 +38,8 @@ def up(data_dir: Path | None) -> None:
     """Start writer, scheduler, worker and recaller; a server too where no URL is set."""
     session = Session()
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # Also when the terminal is closed: the roles have sessions of their own and would stay.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
     with ExitStack() as stack:
         url = session.settings.redis_url
@@ -61,8 +62,9 @@ def up(data_dir: Path | None) -> None:
 
 
 def _start(role: str, environ: dict[str, str]) -> subprocess.Popen[bytes]:
-    # A group of its own: Ctrl-C in the terminal reaches us, and we end the roles in order.
-    command = [sys.executable, "-m", "worker", role]
+    # A group of its own: Ctrl-C in the terminal reaches us, and we end the roles in order. -P: what
+    # lies in the folder we were started in, a worker.py say, must not be taken for ours.
+    command = [sys.executable, "-P", "-m", "worker", role]
     return subprocess.Popen(command, env=environ, start_new_session=True)
 
 

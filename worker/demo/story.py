@@ -108,7 +108,8 @@ class Story:
 
     def work(self) -> Report:
         """An RQ worker does the pass; its report."""
-        command = [sys.executable, "-m", "worker", "worker", "--burst"]
+        # -P: what lies in the folder we were started in, a worker.py say, is none of ours.
+        command = [sys.executable, "-P", "-m", "worker", "worker", "--burst"]
         subprocess.run(command, env=self.environ, check=True, stdout=subprocess.DEVNULL)
         return Runs(self.client, self.settings).reports(self.agent)[0]
 

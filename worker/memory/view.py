@@ -37,12 +37,22 @@ class MemoryView:
         stands, feed = self._read()
         if stands == self.at:
             return
-        if self._continues(stands, feed):
-            for _, change in feed:
-                self._apply(change)
+        if self._continues(stands, feed) and self._follow(feed):
             self.at = stands
         else:
             self._rebuild()
+
+    def _follow(self, feed: list[Entry]) -> bool:
+        """Apply the changes in order; False for one that is none of ours."""
+        try:
+            for _, change in feed:
+                self._apply(change)
+        except (KeyError, ValueError) as error:
+            log.warning(
+                "unreadable change agent=%s: %s", self.memory.keys.agent, type(error).__name__
+            )
+            return False
+        return True
 
     def _read(self) -> tuple[Position, list[Entry]]:
         keys = self.memory.keys
@@ -85,3 +95,5 @@ class MemoryView:
                 for part in parts:
                     item_id, _, salience = part.partition(":")
                     self.index.rerate(int(item_id), float(salience))
+            case _:
+                raise ValueError("unknown operation")

@@ -19,14 +19,12 @@ from worker.sleep import answers, prompts, window
 from worker.sleep.model import Connection, Metadata, Model, Question, Step, WindowItem
 from worker.sleep.plan import Plan, draw_up
 from worker.sleep.report import OFF, OK, Report
-from worker.sleep.window import Seat
+from worker.sleep.seats import Seat
 
 log = logging.getLogger("remq.pass")
 
 #: A pass whose window was hit while the model thought is read again and tried again this often.
 TRIES = 3
-#: Earlier insights a new one is compared with.
-KNOWN_INSIGHTS = 200
 #: Why a pass that came too late did nothing.
 TAKEN_OVER = "another run has taken over; nothing was changed"
 
@@ -104,21 +102,23 @@ class Pass:
     def _try(self, report: Report, tally: Tally) -> Report | None:
         """Try the pass once. None if the window was hit meanwhile, and nothing was changed."""
         config = self.config
-        seats = window.read(
+        found = window.read(
             self.memory,
             max(config.window_size, config.min_items),
             now=self.clock(),
             before=self.again_before,
         )
-        if len(seats) < config.min_items:
-            reason = f"too few unconsolidated ({len(seats)} < {config.min_items})"
+        count = len(found.seats)
+        if count < config.min_items:
+            reason = f"too few unconsolidated ({count} < {config.min_items})"
             return self._end(report, tally, reason, failed=False)
-        seats = self._within_budget(seats[: config.window_size])
+        seats = self._within_budget(found.seats[: config.window_size])
         if not seats:
             reason = f"no memory fits into a prompt of {self.prompt_tokens} tokens"
             return self._end(report, tally, reason, failed=True)
         report = replace(report, items_reviewed=len(seats))
-        plan = self._think(seats, tally, report.started_at + self.deadline_s)
+        ends_at = report.started_at + self.deadline_s
+        plan = self._think(seats, found.insights, tally, ends_at)
         if not tally.answered:
             return self._end(report, tally, "; ".join(tally.skipped), failed=True)
         if window.expired(seats, plan.now):
@@ -133,13 +133,20 @@ class Pass:
             return report.ended(self.clock(), skipped_reason=TAKEN_OVER)
         return None
 
-    def _think(self, seats: Sequence[Seat], tally: Tally, ends_at: float) -> Plan:
+    def _think(
+        self, seats: Sequence[Seat], known: frozenset[str], tally: Tally, ends_at: float
+    ) -> Plan:
         """Ask the three questions about a window, and draw up what follows from the answers."""
         items = tuple(seat.shown() for seat in seats)
         metadata = self._metadata(items, tally, ends_at)
         items = tuple(_with(item, metadata.get(item.id)) for item in items)
         connections = self._connections(items, tally, ends_at)
-        insight = self._insight(items, connections, tally, ends_at)
+        insight = self._ask(
+            Question(Step.INSIGHT, items, connections),
+            lambda text: self._new_insight(text, known),
+            tally,
+            ends_at,
+        )
         return draw_up(
             seats,
             now=self.clock(),
@@ -180,20 +187,8 @@ class Pass:
         )
         return found or ()
 
-    def _insight(
-        self,
-        items: tuple[WindowItem, ...],
-        connections: tuple[Connection, ...],
-        tally: Tally,
-        ends_at: float,
-    ) -> str | None:
-        return self._ask(
-            Question(Step.INSIGHT, items, connections), self._new_insight, tally, ends_at
-        )
-
-    def _new_insight(self, text: str) -> str:
+    def _new_insight(self, text: str, known: frozenset[str]) -> str:
         insight = answers.read_insight(text)
-        known = {item.text for item in self.memory.recent_insights(KNOWN_INSIGHTS)}
         if clip(insight, self.clip_at) in known:
             raise NoInsight("the same insight is already stored")
         return insight

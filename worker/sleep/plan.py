@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from worker.memory.item import DURABLE, INSIGHT, INSIGHT_SALIENCE, Item
 from worker.memory.text import clip
 from worker.sleep.model import Connection, Metadata
-from worker.sleep.window import Seat
+from worker.sleep.seats import Seat
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ def draw_up(
     members = tuple(
         Member(item.id, item.rev, metadata.get(seat.item.id))
         for seat in window
-        for item in (seat.item, *seat.copies)
+        for item in seat.all
     )
-    read = [item for seat in window for item in (seat.item, *seat.copies)]
+    read = [item for seat in window for item in seat.all]
     made = None if insight is None else _insight(clip(insight, clip_at), read, metadata, now)
     return Plan(now, members, tuple(connections), made)
 

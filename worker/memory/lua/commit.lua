@@ -6,26 +6,34 @@ local token, now, not_before, rerate, passes_max, feed_max, window, links, insig
 -- Further ARGV: an item: id, revision, entities, topics ('' leaves them); a connection: from, to,
 -- relationship; an insight: id, text, provenance, salience, expires_at, source ids, entities, topics;
 -- then the report's fields and values.
--- Returns {word, connections made, salience raised, items that still wait}: OK, also when it was
--- committed before and the answer was lost, or SUPERSEDED or CHANGED, and then nothing was changed.
+-- Returns {word, connections made, salience raised}: OK, also when it was committed before and the
+-- answer was lost, or SUPERSEDED or CHANGED, and then nothing was changed.
 local fixed_keys, fixed_args = 10, 10
 if #KEYS ~= fixed_keys + window * 2 + insight * 2 or #ARGV ~= fixed_args + window * 4 + links * 3 + insight * 8 + report * 2 then
   return redis.error_reply('ERR commit: arguments do not fit')
 end
 local made_by = '|' .. token .. '|' .. now
 local holder, state, committed, connected, rerated = unpack(redis.call('HMGET', run, 'token', 'state', 'committed', 'connected', 'rerated'))
-if committed == token then return {'OK', tonumber(connected), tonumber(rerated), redis.call('ZCARD', unconsolidated)} end
-if holder ~= token or state ~= 'running' then return {'SUPERSEDED', 0, 0, 0} end
+if committed == token then return {'OK', tonumber(connected), tonumber(rerated)} end
+if holder ~= token or state ~= 'running' then return {'SUPERSEDED', 0, 0} end
 local at, item_of, links_of = fixed_args, {}, {}
 for n = 1, window do
   local id = ARGV[at + (n - 1) * 4 + 1]
   item_of[id], links_of[id] = KEYS[fixed_keys + n], KEYS[fixed_keys + window + n]
-  if redis.call('HGET', item_of[id], 'rev') ~= ARGV[at + (n - 1) * 4 + 2] then return {'CHANGED', 0, 0, 0} end
+  if redis.call('HGET', item_of[id], 'rev') ~= ARGV[at + (n - 1) * 4 + 2] then return {'CHANGED', 0, 0} end
 end
 for n = 1, links do
   local from, to = unpack(ARGV, at + window * 4 + (n - 1) * 3 + 1, at + window * 4 + (n - 1) * 3 + 2)
   if not links_of[from] or not links_of[to] then return redis.error_reply('ERR commit: a connection leaves the window') end
 end
+
+-- A key of another type fails here, before anything is written: Redis takes no write back.
+for n = 3, 7 do redis.call('ZCARD', KEYS[n]) end
+redis.call('STRLEN', rev)
+redis.call('XLEN', changes)
+redis.call('XLEN', passes)
+redis.call('HLEN', connections)
+for n = 1, window do redis.call('SCARD', KEYS[fixed_keys + window + n]) end
 
 local insight_at = at + window * 4 + links * 3
 local insight_id = insight == '1' and ARGV[insight_at + 1] or ''
@@ -87,4 +95,4 @@ redis.call('HSET', run, 'state', 'idle', 'not_before', not_before, 'deferred_rea
   'committed', token, 'connected', made, 'rerated', #raised)
 redis.call('XADD', passes, 'MAXLEN', '~', passes_max, '*', 'connections_made', made, 'salience_rerated', #raised,
   unpack(ARGV, insight_at + insight * 8 + 1))
-return {'OK', made, #raised, redis.call('ZCARD', unconsolidated)}
+return {'OK', made, #raised}

@@ -8,6 +8,13 @@ local fixed_keys, fixed_args, width = 9, 3, 9
 local events = #KEYS - fixed_keys
 if #ARGV ~= fixed_args + events * width then return redis.error_reply('ERR write: arguments do not fit keys') end
 
+-- A key of another type fails here, before anything is written: Redis takes no write back.
+for n = 2, 5 do redis.call('ZCARD', KEYS[n]) end
+redis.call('STRLEN', rev)
+redis.call('STRLEN', epoch)
+redis.call('XLEN', changes)
+redis.call('HLEN', run)
+
 local stored, revision = {}, nil
 local times, sources, expiries = {}, {}, {}
 for n = 1, events do

@@ -1,0 +1,1 @@
+"""The whole of remq as real processes, killed at the worst moments."""

@@ -147,8 +147,8 @@ def test_the_core_knows_no_server(graph: grimp.ImportGraph, module: str) -> None
     assert not ways(graph, module, "redis")
 
 
-def test_nobody_but_the_start_knows_the_commands(graph: grimp.ImportGraph) -> None:
-    commands = {"worker.__main__", *modules(graph, "worker.cli")}
+def test_nobody_but_the_start_of_a_process_knows_the_commands(graph: grimp.ImportGraph) -> None:
+    commands = {"worker.__main__", "worker.horse", *modules(graph, "worker.cli")}
     strangers = {
         f"{module} imports {command}"
         for command in modules(graph, "worker.cli")

@@ -407,6 +407,10 @@ class TestHonestFailure:
         run_pass(four, Scripted(), config={"interval_minutes": minutes})
         assert runs.record("alice").not_before == NOW + minutes * 60
 
+    def test_too_few_is_no_failed_pass(self, alice: AgentMemory, runs: Runs) -> None:
+        run_pass(alice, Scripted())
+        assert runs.record("alice").not_before == NOW + 1800
+
     def test_one_failed_step_is_no_failed_pass(self, four: AgentMemory, runs: Runs) -> None:
         run_pass(four, Scripted(insight=DOWN))
         assert runs.record("alice").not_before == NOW + 1800
@@ -441,8 +445,11 @@ class TestTime:
         assert model.deadlines == [60.0, 60.0, 20.0]
         assert self.report.duration_s == 120.0
 
-    def test_out_of_time_no_call_is_made_and_none_is_counted(self, four: AgentMemory) -> None:
-        model = self.clocked(four, 60.0, deadline_s=100.0)
+    @pytest.mark.parametrize("thinking_s", [50.0, 60.0])
+    def test_out_of_time_no_call_is_made_and_none_is_counted(
+        self, four: AgentMemory, thinking_s: float
+    ) -> None:
+        model = self.clocked(four, thinking_s, deadline_s=100.0)
         assert model.steps == ["metadata", "connections"]
         assert (self.report.llm_calls, self.report.prompt_tokens) == (2, 200)
         assert self.report.steps["insight"] == (

@@ -243,6 +243,19 @@ class TestPublish:
         assert (row[b"text"], row[b"source_ids"]) == (b"a, b and c are one plan", b"1,2,3")
         assert float(row[b"ts"]) == NOW
 
+    def test_a_pass_that_died_after_its_commit_leaves_the_mark_for_it(
+        self, alice: AgentMemory, runs: Runs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for text in ("a", "b", "c"):
+            remember(alice, text)
+        monkeypatch.setattr(Runs, "_follow_up", lambda *_: None)
+        apply(alice, insight="a, b and c are one plan")
+        record = runs.record("alice")
+        assert record.unpublished == f"4|{record.token}|{NOW!r}"
+        assert self.ids(runs) == []
+        assert runs.claim("alice").taken
+        assert self.ids(runs) == [b"4"]
+
     def test_once_it_is_published_not_again(self, unpublished: Runs) -> None:
         for _ in range(3):
             unpublished.publish("alice")
@@ -370,7 +383,12 @@ class TestDue:
         runs.drop_due(agent, score, at_least=3)
         assert self.score(runs) is None
 
-    def test_not_dropped_where_its_time_was_moved_meanwhile(self, runs: Runs) -> None:
+    @pytest.mark.parametrize("waiting", [0, 3])
+    def test_not_dropped_where_its_time_was_moved_meanwhile(
+        self, alice: AgentMemory, runs: Runs, waiting: int
+    ) -> None:
+        for number in range(waiting):
+            remember(alice, f"text {number}")
         runs.mark_due("alice", NOW + 5)
         runs.drop_due("alice", NOW, at_least=3)
         assert self.score(runs) == NOW + 5

@@ -203,6 +203,12 @@ class TestDue:
         assert job.timeout == stage.settings.job_timeout_s
         assert b"memory 0" not in repr(stage.client.hgetall(job.key)).encode()
 
+    def test_it_is_looked_at_again_when_its_lease_would_be_over(self, stage: Stage) -> None:
+        stage.enable()
+        stage.give()
+        stage.tick()
+        assert stage.due_at() == stage.now + stage.settings.lease_s
+
     def test_nobody_is_due_nothing_is_asked_but_who(self, stage: Stage) -> None:
         stage.enable()
         seen = commands(stage.client, stage.tick)
@@ -333,6 +339,12 @@ class TestIdle:
         assert 55 < record.not_before - time.time() < 65
         assert busy.due_at() == record.not_before
         assert busy.runs.reports("alice") == []
+
+    def test_too_early_its_queue_is_not_even_looked_at(self, busy: Stage) -> None:
+        run_pass(busy.give(), Scripted(), now=busy.now)
+        busy.give()
+        assert reasons(busy.tick()) == [("alice", "too early")]
+        assert busy.runs.record("alice").deferred_reason == ""
 
     def test_force_does_not_give_way(self, busy: Stage) -> None:
         token = busy.runs.claim("alice").token

@@ -23,4 +23,6 @@ def company(client: redis.Redis, environ: dict[str, str], tmp_path: Path) -> Ite
         yield group
     finally:
         group.end()
+        for name, said in group.logs().items():
+            print(f"--- {name}\n{said}")  # noqa: T201 - shown when the test fails
     group.check_logs()

@@ -27,7 +27,11 @@ def settled(memory: AgentMemory, runs: Runs) -> bool:
     record = runs.record(agent)
     over = bool(runs.reports(agent)) and record.state == "idle" and not record.unpublished
     due = memory.client.zscore(runs.keys.due, agent)
-    return over and not memory.client.zcard(memory.keys.unconsolidated) and due is None
+    return (
+        over
+        and not memory.client.zcard(memory.keys.unconsolidated)
+        and (due is None or due >= record.not_before)
+    )
 
 
 def check_once(memory: AgentMemory, runs: Runs, *, announced: int = 1) -> None:

@@ -32,8 +32,8 @@ POINTS = [
     "after commit",
     "before published",
     "after published",
-    "before undue",
-    "after undue",
+    "before settling",
+    "after settling",
 ]
 LEASE_S = "3"
 

@@ -6,6 +6,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from worker import settings as environment
 from worker.cli.consolidation import print_report
 from worker.cli.memory import when
 from worker.cli.recall import hits_table
@@ -28,7 +29,7 @@ No network and no key: the model is an offline stand-in, unless REMQ_LLM=openai 
 @json_option
 def demo(lang: str, as_json: bool) -> None:
     """Five days of an agent's log: stored, recalled, slept on, recalled again."""
-    with err.status("Starting a server") as status, stage(lang) as story:
+    with err.status("Starting a server") as status, stage(lang, environment.load()) as story:
         if as_json:
             print_json(_data(story))
             return

@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 from importlib.resources import files
 from typing import Any
 
+from pydantic import SecretStr
+
 from producer import Event, emit_many
 from worker import connect, embedded
-from worker import settings as environment
 from worker.connect import Client
 from worker.jobs import agent_memory, config_store
 from worker.memory.item import Item
@@ -25,7 +26,7 @@ from worker.models import choose_model
 from worker.queue import pass_queue
 from worker.runs import Runs
 from worker.scheduler import Scheduler, Tick
-from worker.settings import Settings
+from worker.settings import Settings, variable
 from worker.sleep.report import Report
 from worker.writer import Tally, Writer
 
@@ -115,14 +116,17 @@ class Story:
 
 
 @contextmanager
-def stage(lang: str) -> Iterator[Story]:
+def stage(lang: str, base: Settings) -> Iterator[Story]:
     """An embedded server of its own, with the model offline unless REMQ_LLM=openai asks for one."""
     with embedded.server() as url:
-        llm = "openai" if environment.load().llm == "openai" else "offline"
-        chosen = {"REMQ_REDIS_URL": url, "REMQ_QUEUE_URL": url, "REMQ_LLM": llm}
         # The sample agent has no queue and sent its last event just now; it may sleep at once.
-        environ = {**os.environ, **chosen, "REMQ_AGENT_QUEUES": "", "REMQ_QUIET_S": "0"}
-        settings = environment.load(
-            redis_url=url, queue_url=url, llm=llm, agent_queues="", quiet_s=0
-        )
-        yield Story(lang, connect.memory(settings), settings, environ)
+        changes: dict[str, Any] = {
+            "llm": "openai" if base.llm == "openai" else "offline",
+            "agent_queues": "",
+            "quiet_s": 0,
+        }
+        environ = {variable(name): str(value) for name, value in changes.items()}
+        environ |= {"REMQ_REDIS_URL": url, "REMQ_QUEUE_URL": url}
+        places = {"redis_url": SecretStr(url), "queue_url": SecretStr(url)}
+        settings = base.model_copy(update=changes | places)
+        yield Story(lang, connect.memory(settings), settings, {**os.environ, **environ})

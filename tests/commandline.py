@@ -1,54 +1,22 @@
-"""Run `remq` in this process, as `main` does, and look at what a caller sees."""
+"""The command line in this process, with something on its standard input."""
 
 import io
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
-from worker.cli.root import cli
-from worker.cli.session import exit_code
+from tests.cli.command_line import Done, Remq
 
 
-@dataclass(frozen=True)
-class Done:
-    """What a command left: its exit code and both streams."""
+class Run(Remq):
+    """Runs one command: `run("emit", "-", stdin=b"…")`."""
 
-    code: int
-    out: str
-    err: str
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]
+    ) -> None:
+        super().__init__(capture)
+        self.monkeypatch = monkeypatch
+        monkeypatch.setenv("COLUMNS", "200")
 
-    @property
-    def json(self) -> Any:
-        """The one JSON object on stdout."""
-        assert self.out.count("\n") == 1
-        return json.loads(self.out)
-
-    @property
-    def sentence(self) -> str:
-        """The one sentence on stderr with which a command failed."""
-        assert self.code == 1
-        assert self.out == ""
-        assert self.err.count("\n") == 1
-        assert self.err.startswith("Error: ")
-        return self.err.removeprefix("Error: ").removesuffix("\n")
-
-
-Run = Callable[..., Done]
-
-
-def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """A function that runs one command: `run("emit", "-", stdin=b"…")`."""
-
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str, stdin: bytes = b"") -> Done:
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capsys.readouterr()
-        code = exit_code(lambda: cli(list(arguments), standalone_mode=False))
-        shown = capsys.readouterr()
-        return Done(code, shown.out, shown.err)
-
-    return run
+    def __call__(self, *arguments: str, stdin: bytes = b"") -> Done:
+        self.monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        return super().__call__(*arguments)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.commandline import runner
+from tests.commandline import Run
 from tests.emitting import KEYS, assert_nothing_left, letters, store_all
 from worker.jobs import agent_memory
 from worker.settings import Settings
@@ -23,7 +23,7 @@ def test_a_sample_log(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Each session is an agent, each role a provenance; equal texts stay as many as they were."""
-    remq = runner(monkeypatch, capsys)
+    remq = Run(monkeypatch, capsys)
     expected = defaultdict(list)
     lines = []
     for row in map(json.loads, SAMPLE.read_text("utf-8").splitlines()):

@@ -4,6 +4,7 @@ from dataclasses import fields
 
 import pytest
 import redis
+from redis.exceptions import ResponseError
 
 from worker.config import Config, ConfigStore, parse
 from worker.errors import SettingsError
@@ -98,6 +99,20 @@ class TestSet:
         }
         store.client.hset(store.keys.config, mapping=row)
         assert store.for_agent("alice") == Config(max_connections=2)
+
+    def test_an_agent_whose_settings_cannot_be_read_is_off_and_no_other(
+        self, store: ConfigStore
+    ) -> None:
+        store.set({"enabled": "on", "model": "offline"})
+        store.client.set(store.keys.agent("alice").config, "a stranger's")
+        configs = store.for_agents(["alice", "bob"])
+        assert (configs["alice"].enabled, configs["bob"].enabled) == (False, True)
+
+    def test_settings_for_all_that_cannot_be_read_are_a_fault(self, store: ConfigStore) -> None:
+        store.client.set(store.keys.config, "a stranger's")
+        for read in (store.for_all, lambda: store.for_agents(["alice"])):
+            with pytest.raises(ResponseError, match="WRONGTYPE"):
+                read()
 
     def test_settings_are_text_that_people_can_read(self, store: ConfigStore) -> None:
         store.set({"enabled": "yes", "interval_minutes": "0.5", "max_connections": "-1"})

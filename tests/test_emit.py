@@ -10,7 +10,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from producer import emit_many
-from tests.commandline import Run, runner
+from tests.cli.command_line import sentence
+from tests.commandline import Run
 from tests.emitting import KEYS, letters, store_all
 from worker.cli.emit import BATCH, LINE_BYTES, TOLD
 from worker.cli.session import Session
@@ -27,7 +28,7 @@ def remq(
     capsys: pytest.CaptureFixture[str],
 ) -> Run:
     """The command line against the empty server."""
-    return runner(monkeypatch, capsys)
+    return Run(monkeypatch, capsys)
 
 
 def lines(*rows: object) -> bytes:
@@ -88,7 +89,8 @@ class TestOne:
 
     @pytest.mark.parametrize("option", ["--salience=7", "--tier=working", "--ts=yesterday"])
     def test_a_refused_event_is_not_sent(self, client: redis.Redis, remq: Run, option: str) -> None:
-        assert "secret" not in remq("emit", "--agent", "alice", option, "secret words").sentence
+        done = remq("emit", "--agent", "alice", option, "secret words")
+        assert "secret" not in sentence(done)
         assert sent(client) == []
 
 
@@ -113,9 +115,8 @@ class TestLines:
             "emit", "-", "--agent", "alice", "--json",
             stdin=lines({"text": "one", "mood": "blue", "colour": "red"}, {"text": ""}) + b"nope\n",
         )  # fmt: skip
-        assert done.code == 1
-        assert done.err == ""
-        assert done.json == {
+        assert (done.code, done.err) == (1, "")
+        assert json.loads(done.out) == {
             "taken": 1,
             "refused": 2,
             "unknown_fields": 2,
@@ -163,7 +164,7 @@ class TestLines:
 
     def test_an_agent_no_event_can_have_is_said_once(self, client: redis.Redis, remq: Run) -> None:
         done = remq("emit", "-", "--agent", "al ice", stdin=lines({"text": "a"}, {"text": "b"}))
-        assert done.sentence.startswith("Agent 'al ice' holds white space")
+        assert sentence(done).startswith("Error: Agent 'al ice' holds white space")
         assert sent(client) == []
 
 
@@ -215,8 +216,9 @@ class TestOnce:
 class TestRefusedLines:
     def refusals(self, remq: Run, stdin: bytes) -> dict[int, str]:
         done = remq("emit", "-", "--agent", "alice", "--json", stdin=stdin)
-        assert done.code == (1 if done.json["refused"] else 0)
-        return {one["line"]: one["reason"] for one in done.json["refusals"]}
+        told = json.loads(done.out)
+        assert done.code == (1 if told["refused"] else 0)
+        return {one["line"]: one["reason"] for one in told["refusals"]}
 
     @pytest.mark.parametrize(
         ("line", "reason"),

@@ -154,7 +154,7 @@ class TestJob:
 
 
 class TestWrite:
-    """A write never waits for it, and never fails by it."""
+    """A write never waits for it, and never fails by it; off by default."""
 
     def writer(self, client: redis.Redis, settings: Settings, fault: Exception | None) -> Writer:
         self.asked: list[tuple[str, list[int]]] = []
@@ -171,7 +171,18 @@ class TestWrite:
     def test_the_event_is_stored_whatever_becomes_of_it(
         self, alice: AgentMemory, settings: Settings, fault: Exception | None
     ) -> None:
+        store = config_store(alice.client, settings)
+        store.set({"enabled": "on", "model": "offline", "extract_on_write": "on"})
         tally = self.writer(alice.client, settings, fault).run(burst=True)
         assert tally.stored == 1
         assert self.asked == [("alice", [1])]
         assert alice.client.xlen("remq:events") == 0
+
+    @pytest.mark.parametrize("on", ["enabled", "extract_on_write", None])
+    def test_nothing_is_asked_while_either_switch_is_off(
+        self, alice: AgentMemory, settings: Settings, on: str | None
+    ) -> None:
+        if on is not None:
+            config_store(alice.client, settings).set({on: "on"})
+        assert self.writer(alice.client, settings, None).run(burst=True).stored == 1
+        assert self.asked == []

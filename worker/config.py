@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from redis.exceptions import RedisError
+
 from worker.connect import Client
 from worker.errors import SettingsError
 from worker.keys import Keys
+from worker.outage import is_about_data
 from worker.settings import Settings
 
 #: Set while any agent may have settings of its own: with the switch off for all and this unset,
@@ -118,14 +121,21 @@ class ConfigStore:
         return self.for_agents([agent])[agent]
 
     def for_agents(self, agents: list[str]) -> dict[str, Config]:
-        """The settings in force for each agent: one round trip."""
+        """The settings in force for each agent: one round trip.
+
+        An agent whose own cannot be read is off: it may be the switch that is in there.
+        """
         pipe = self.client.pipeline(transaction=False)
         pipe.hgetall(self.keys.config)
         for agent in agents:
             pipe.hgetall(self.keys.agent(agent).config)
-        shared, *own = pipe.execute()
+        shared, *own = pipe.execute(raise_on_error=False)
+        if isinstance(shared, RedisError):
+            raise shared
         general = self.base.with_row(shared)
-        return {agent: general.with_row(row) for agent, row in zip(agents, own, strict=True)}
+        return {
+            agent: general.with_row(_readable(row)) for agent, row in zip(agents, own, strict=True)
+        }
 
     def overrides(self) -> set[str]:
         """The agents that have settings of their own."""
@@ -141,6 +151,14 @@ class ConfigStore:
         self.client.hset(self.keys.config, OVERRIDES, "1")
         self.client.sadd(self.keys.overrides, agent)
         self.client.hset(self.keys.agent(agent).config, mapping=checked)
+
+
+def _readable(row: Mapping[bytes, bytes] | RedisError) -> Mapping[bytes, bytes]:
+    if not isinstance(row, RedisError):
+        return row
+    if not is_about_data(row):
+        raise row
+    return {b"enabled": b"off"}
 
 
 def _stored(value: bool | int | float | str) -> str:

@@ -7,7 +7,8 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 
 from redis.exceptions import ResponseError
@@ -19,6 +20,7 @@ from worker.gate import Gate
 from worker.keys import Keys
 from worker.memory.scripts import Script
 from worker.memory.scripts import run as run_script
+from worker.outage import FAULTS, Outage, is_about_data
 from worker.queue import OwnQueue, enqueue_pass, is_waiting
 from worker.runs import Claim, RunRecord, Runs
 from worker.settings import Settings
@@ -82,19 +84,30 @@ class Scheduler:
         self._stop.set()
 
     def run(self) -> None:
-        """Tick until told to stop, while this one leads."""
-        try:
-            while not self._stop.is_set():
-                self.tick(lead=True)
-                if self.clock() >= self._next_sweep:
-                    self._next_sweep = self.clock() + self.settings.sweep_s
-                    if self.leads():
-                        self.sweep()
+        """Tick until told to stop, while this one leads. A server that fails is waited for."""
+        outage = Outage(log, self.settings, stopping=self._stop.is_set)
+        while not self._stop.is_set():
+            try:
+                self._round()
+                outage.over()
+            except FAULTS as error:
+                outage.wait(error)
+            else:
                 self._stop.wait(self.settings.tick_s)
-        finally:
-            run_script(
-                self.client, _RESIGN.call({"leader": self.keys.leader}, {"token": self.token})
-            )
+        if not outage.lasts:
+            with suppress(*FAULTS):
+                self._resign()
+
+    def _round(self) -> None:
+        """One tick, and now and then a mending walk."""
+        self.tick(lead=True)
+        if self.clock() >= self._next_sweep:
+            if self.leads():
+                self.sweep()
+            self._next_sweep = self.clock() + self.settings.sweep_s
+
+    def _resign(self) -> None:
+        run_script(self.client, _RESIGN.call({"leader": self.keys.leader}, {"token": self.token}))
 
     def leads(self) -> bool:
         """Take the lead if it is free, or keep it."""
@@ -125,13 +138,16 @@ class Scheduler:
                 done.warnings.append(f"{self.settings.max_queued} passes wait in the queue already")
                 break
             else:
-                self._consider(agent, score, configs[agent], done)
+                with self._apart(agent, done):
+                    self._consider(agent, score, configs[agent], done)
         return done
 
     def sweep(self) -> None:
         """Mend what a crash left: agents not marked due, insights not published, old traces."""
+        broken = Tick()
         for agent in self._all_agents():
-            self._mend(agent)
+            with self._apart(agent, broken):
+                self._mend(agent)
         now = self.clock()
         DeadLetters(self.client, self.keys, self.settings.dead_max).forget_older(
             now - self.settings.dead_max_age_days * DAY_S
@@ -149,6 +165,17 @@ class Scheduler:
         return [
             (agent, float(score)) for agent, score in rows if score is not None and score <= now
         ]
+
+    @contextmanager
+    def _apart(self, agent: str, done: Tick) -> Iterator[None]:
+        """Put an agent off whose keys cannot be read, so that it does not hold up the others."""
+        try:
+            yield
+        except (ResponseError, ValueError, KeyError) as error:
+            if isinstance(error, ResponseError) and not is_about_data(error):
+                raise
+            reason = f"its keys cannot be read ({type(error).__name__})"
+            self._put_off(agent, self.clock() + self.settings.sweep_s, reason, done)
 
     def _pass_over(self, agent: str, done: Tick, *, crowded: bool) -> None:
         """Leave out an agent whose own switch is off.

@@ -258,6 +258,8 @@ class Writer:
             for agent, share in stored.items()
             if share.written[-1].waiting >= configs[agent].min_items
         }
+        for agent, share in stored.items():
+            share.extract = configs[agent].enabled and configs[agent].extract_on_write
         heard_of = {agent: share.arrived for agent, share in stored.items()}
         pipe = self.client.pipeline(transaction=False)
         pipe.zadd(self.keys.agents, heard_of, gt=True)
@@ -290,7 +292,7 @@ class Writer:
         if self.extract is None or self.clock() < self._extract_from:
             return
         for agent, share in batch.stored.items():
-            if not any(part.stored for part in share.written):
+            if not (share.extract and any(part.stored for part in share.written)):
                 continue
             try:
                 self.extract(agent, range(share.first_id, share.first_id + len(share.events)))

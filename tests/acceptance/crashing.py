@@ -2,10 +2,10 @@
 
     python -m tests.acceptance.crashing "after commit" kill worker
 
-`before NAME` and `after NAME` are points around a script of a run (start, commit, published), a
-question to the offline model (metadata, connections, insight) or `settling`, which sets when the
-agent is due again. There the pass does one of: `kill` (kill -9 of this process and of the worker that started it) or `fault` (an error whose
-words hold what no log may show).
+`before NAME` and `after NAME` are points around a script of a run (start, commit, published) or a
+question to the offline model (metadata, connections, insight). There the pass does one of: `kill`
+(kill -9 of this process and of the worker that started it) or `fault` (an error whose words hold
+what no log may show).
 """
 
 import os
@@ -56,7 +56,6 @@ def break_at(point: str, do: Callable[[], None]) -> None:
     changes: list[tuple[Any, str, Callable[..., str]]] = [
         (runs, "run_script", script_name),
         (OfflineModel, "ask", step_name),
-        (runs.Runs, "settle_due", lambda *_: "settling"),
     ]
     for owner, attribute, name_of in changes:
         setattr(owner, attribute, around(getattr(owner, attribute), name_of, point, do))

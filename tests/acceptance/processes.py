@@ -88,6 +88,7 @@ class Company:
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self.folder = folder
         self.environ = dict(environ)
+        self.folder_of_work = ROOT
         self.running: list[Running] = []
 
     def start(self, *arguments: str, **changes: str) -> Running:
@@ -102,7 +103,7 @@ class Company:
             popen = subprocess.Popen(
                 [sys.executable, *arguments],
                 env={**self.environ, **changes},
-                cwd=ROOT,
+                cwd=self.folder_of_work,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -150,6 +151,11 @@ def _parents() -> Iterator[tuple[int, int]]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # It has ended meanwhile.
             yield int(stat.parent.name), int(stat.read_text().rpartition(")")[2].split()[1])
+
+
+def alive(pid: int) -> bool:
+    """Whether a process still runs; one that only waits to be buried does not."""
+    return pid in dict(_parents()) and bool(command_line(pid).strip())
 
 
 def command_line(pid: int) -> str:

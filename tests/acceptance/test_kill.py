@@ -32,8 +32,6 @@ POINTS = [
     "after commit",
     "before published",
     "after published",
-    "before settling",
-    "after settling",
 ]
 LEASE_S = "3"
 

@@ -132,6 +132,7 @@ def test_a_queue_server_that_is_gone_is_named_and_not_the_memory_s(
     (port,) = free_ports(1)
     monkeypatch.setenv("REMQ_QUEUE_URL", f"redis://127.0.0.1:{port}/0")
     assert f":{port}/0 cannot be reached" in sentence(remq("worker", "--burst"))
+    assert remq("writer", "--burst", "--json").json["stored"] == 0
     found = remq("status", "--json").json
     assert found["passes_queued"] is None
     assert f":{port}/0 cannot be reached" in found["faults"][-1]

@@ -210,11 +210,15 @@ def run(agent: str, here: bool, no_wait: bool, force: bool, as_json: bool) -> No
         require_enabled(config)
     if not force:
         _refuse_while_busy(session, runs, agent)
-    token = _claim(runs, agent)
     if here:
+        token = _claim(runs, agent)
         report: Report | None = _run_here(session, agent, token, as_json=as_json)
     else:
-        report = _run_queued(session, runs, agent, token, force=force, no_wait=no_wait)
+        # Before the claim: a run whose job reaches no queue would stand in the way.
+        queue = pass_queue(session.queue_client, session.settings)
+        token = _claim(runs, agent)
+        job = enqueue_pass(queue, session.settings, agent, token, force=force)
+        report = None if no_wait else _wait(session, runs, queue, job, agent, token)
     if report is None:
         if as_json:
             print_json({"agent": agent, "run": token, "queued": True})
@@ -258,13 +262,10 @@ def _run_here(session: Session, agent: str, token: str, *, as_json: bool) -> Rep
     return report
 
 
-def _run_queued(
-    session: Session, runs: Runs, agent: str, token: str, *, force: bool, no_wait: bool
-) -> Report | None:
-    queue = pass_queue(session.queue_client, session.settings)
-    job = enqueue_pass(queue, session.settings, agent, token, force=force)
-    if no_wait:
-        return None
+def _wait(
+    session: Session, runs: Runs, queue: OwnQueue, job: str, agent: str, token: str
+) -> Report:
+    """Wait for a worker's report."""
     limit = time.monotonic() + session.settings.lease_s
     nobody = time.monotonic() + NO_WORKER_S
     with err.status("Waiting for a worker"):
@@ -293,8 +294,8 @@ def _report_of(runs: Runs, agent: str, token: str) -> Report:
     for report in runs.reports(agent, count=20):
         if report.run == token:
             return report
-    reason = runs.record(agent).deferred_reason
-    raise PassRefused(f"The pass was not done: {reason or 'another run has taken over'}.")
+    reason = runs.record(agent).deferred_reason or "another run has taken over"
+    raise PassRefused(f"The pass was not done: {reason.rstrip('.')}.")
 
 
 def print_report(report: Report) -> None:

@@ -97,8 +97,9 @@ def _heading(text: str) -> None:
 def _items_table(items: list[Item]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("id", "when", "tier", "kind"):
-        table.add_column(name)
-    table.add_column("text", overflow="ellipsis", no_wrap=True, ratio=1)
+        table.add_column(name, no_wrap=True)
+    width = max(20, out.width - 43)  # What the columns before it leave.
+    table.add_column("text", overflow="ellipsis", no_wrap=True, ratio=1, max_width=width)
     for item in items:
         row = (str(item.id), when(item.ts), item.tier, item.kind, escape(item.text))
         table.add_row(*row, style="dim" if item.kind == "note" else "")

@@ -22,12 +22,10 @@ def _on_signal(stop: Callable[[], None]) -> None:
         signal.signal(number, lambda *_: stop())
 
 
-def _extraction(session: Session) -> Callable[[str, Sequence[int]], None] | None:
-    """What a writer does after storing, if entities are wanted at once; a fault is only logged."""
-    settings = session.settings
-    if not settings.extract_on_write:
-        return None
-    queue = extract_queue(session.queue_client, settings)
+def _extraction(session: Session) -> Callable[[str, Sequence[int]], None]:
+    """What a writer does after storing, where entities are wanted at once."""
+    # Nothing is sent before the first use: events are stored also while RQ's server is down.
+    queue = extract_queue(connect.queue(session.settings), session.settings)
 
     def extract(agent: str, ids: Sequence[int]) -> None:
         enqueue_extraction(queue, agent, ids)

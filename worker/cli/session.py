@@ -11,6 +11,7 @@ import click
 from redis.exceptions import RedisError
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from producer.event import EventError, check_agent
 from worker import connect
@@ -19,9 +20,26 @@ from worker.connect import Client
 from worker.errors import RemqError
 from worker.settings import Settings
 
-#: For people: colour only on a terminal.
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+#: Every control character but tab and line feed.
+_CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+
+
+class PlainConsole(Console):
+    """For people: colour only on a terminal, and the words of a memory as they stand.
+
+    A control character in them could speak to the terminal, and `:name:` is no picture.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, soft_wrap=True, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """What rich does to every string it prints, after the control characters are gone."""
+        return super().render_str(text.translate(_CONTROL), **options)
+
+
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 

@@ -58,9 +58,10 @@ class MemoryView:
         keys = self.memory.keys
         # One transaction, so that position and feed belong together.
         pipe = self.memory.client.pipeline(transaction=True)
-        pipe.mget(keys.epoch, keys.rev)
+        pipe.get(keys.epoch)
+        pipe.get(keys.rev)
         pipe.xrange(keys.changes, f"({self.at.rev}-0", "+", CATCH_UP)
-        (epoch, rev), feed = pipe.execute()
+        epoch, rev, feed = pipe.execute()
         return Position((epoch or b"").decode(), int(rev or 0)), feed
 
     def _continues(self, stands: Position, feed: list[Entry]) -> bool:

@@ -321,7 +321,7 @@ NO_INSIGHT = {
     "empty": ("", "an empty answer"),
     "too short": ("Wait.", "shorter than 10 characters"),
     "nine characters": ("123456789", "shorter than 10 characters"),
-    "only a fence": ("```\n```", "shorter than 10 characters"),
+    "only a fence": ("```\n```", "an answer without a sentence"),
     "refusal": ("I'm sorry, but I can't help with that.", "declined"),
     "refusal in Chinese": ("抱歉，我无法完成这个请求。", "declined"),
     "list": (LINKS, "JSON where a sentence belongs"),
@@ -336,6 +336,12 @@ NO_INSIGHT = {
 @pytest.mark.parametrize(("text", "words"), NO_INSIGHT.values(), ids=NO_INSIGHT)
 def test_no_insight(text: str, words: str) -> None:
     with pytest.raises(AnswerError, match=words):
+        read_insight(text)
+
+
+@pytest.mark.parametrize("text", ["Wait.", "123456789"])
+def test_a_few_characters_are_no_insight_and_no_failure(text: str) -> None:
+    with pytest.raises(NoInsight, match="shorter than 10 characters"):
         read_insight(text)
 
 

@@ -62,10 +62,8 @@ def test_the_pauses_grow_and_begin_anew_once_the_server_answers(settings: Settin
     # 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, then 5 s each, cut into steps of a tenth.
     assert sum(pauses) == pytest.approx(6.3 + 3 * 5)
     assert max(pauses) <= 0.1
-    assert outage.lasts
 
     outage.over()
-    assert not outage.lasts
     pauses.clear()
     outage.wait(redis.ConnectionError("gone"))
     assert pauses == [0.1]

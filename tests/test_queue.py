@@ -28,7 +28,7 @@ from worker.queue import (
     is_waiting,
     pass_queue,
 )
-from worker.rqworker import failure
+from worker.rqworker import failure, forks
 from worker.settings import Settings
 
 
@@ -171,6 +171,22 @@ def test_a_job_waits_until_it_is_taken(queue: OwnQueue, settings: Settings) -> N
     assert not is_waiting(queue, "token")
     queue.connection.lpop(QUEUE, 2)
     assert not is_waiting(queue, "token-1")
+
+
+@pytest.mark.parametrize(
+    ("start", "platform", "expected"),
+    [
+        ("auto", "linux", True),
+        ("auto", "darwin", False),
+        ("fork", "darwin", True),
+        ("spawn", "linux", False),
+    ],
+)
+def test_a_worker_forks_where_that_is_safe(
+    monkeypatch: pytest.MonkeyPatch, start: str, platform: str, expected: bool
+) -> None:
+    monkeypatch.setattr("sys.platform", platform)
+    assert forks(Settings(worker_start=start)) is expected
 
 
 def test_there_is_one_serializer(client: redis.Redis, settings: Settings) -> None:

@@ -30,7 +30,7 @@ from tests.emitting import (
     store_all,
 )
 from tests.faults import Died, ill, mortal
-from worker.config import Config
+from worker.config import Config, ConfigStore
 from worker.errors import StoreError
 from worker.group import GROUP
 from worker.jobs import agent_memory, config_store
@@ -773,15 +773,26 @@ class TestSideBySide:
         assert texts(client, settings)
 
 
+def stop_after_one(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell the writer to stop while it stores its first batch."""
+    store = writer.store
+
+    def storing(entries: list[Any]) -> None:
+        writer.stop()
+        store(entries)
+
+    monkeypatch.setattr(writer, "store", storing)
+
+
 class TestStop:
     def test_the_batch_in_hand_is_finished_and_no_other_taken(
-        self, client: redis.Redis, settings: Settings
+        self, client: redis.Redis, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for _ in range(25):
             add(client)
         small = settings.model_copy(update={"batch": 10})
         writer = make_writer(client, small)
-        writer.extract = lambda *_: writer.stop()
+        stop_after_one(writer, monkeypatch)
         writer.run()
         assert writer.tally == Tally(stored=10)
         assert client.xlen(KEYS.events) == 15
@@ -790,11 +801,11 @@ class TestStop:
         assert store_all(client, settings) == Tally(stored=15)
 
     def test_while_taking_over_it_stops_after_the_entry_in_hand(
-        self, client: redis.Redis, settings: Settings
+        self, client: redis.Redis, settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         at_once = settings.model_copy(update={"reclaim_idle_s": 0})
         writer = make_writer(client, at_once)
-        writer.extract = lambda *_: writer.stop()
+        stop_after_one(writer, monkeypatch)
         for _ in range(3):
             add(client)
         client.xreadgroup(GROUP, "dead-writer", {KEYS.events: ">"})
@@ -817,6 +828,30 @@ class TestStop:
 
 
 class TestExtractOnWrite:
+    @pytest.fixture(autouse=True)
+    def switched_on(self, client: redis.Redis, settings: Settings) -> ConfigStore:
+        """The pass and extraction are on, as an operator sets them at run time."""
+        config = config_store(client, settings)
+        config.set({"enabled": "on", "extract_on_write": "on"})
+        return config
+
+    @pytest.mark.parametrize("name", ["enabled", "extract_on_write"])
+    def test_it_is_off_unless_both_switches_are_on(
+        self, client: redis.Redis, settings: Settings, switched_on: ConfigStore, name: str
+    ) -> None:
+        asked: list[str] = []
+        writer = make_writer(client, settings, extract=lambda agent, _: asked.append(agent))
+        switched_on.set({name: "off"})
+        switched_on.set({name: "on"}, "bob")
+        for agent in ("alice", "bob"):
+            add(client, agent=agent)
+        writer.take(block=False)
+        assert asked == ["bob"]
+        switched_on.set({name: "on"})
+        add(client)
+        writer.take(block=False)
+        assert asked == ["bob", "alice"]
+
     def test_it_is_asked_for_what_is_new(self, client: redis.Redis, settings: Settings) -> None:
         asked: list[tuple[str, list[int]]] = []
         writer = make_writer(

@@ -1,5 +1,6 @@
 """What is set up wrong on the server, in words, and how to mend it."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +29,8 @@ def server_faults(client: Client) -> list[Fault]:
         info = _info(client)
     except ResponseError as error:
         return [Fault(f"The server does not let us look at INFO ({type(error).__name__}).")]
-    version = tuple(int(part) for part in str(info.get("redis_version", "0")).split(".")[:2])
-    if version < OLDEST:
+    version = tuple(int(part) for part in re.findall(r"\d+", str(info.get("redis_version")))[:2])
+    if version and version < OLDEST:
         faults.append(Fault("The server is older than Redis 6.2: remq needs 6.2 or later.", True))
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":

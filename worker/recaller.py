@@ -27,6 +27,7 @@ log = logging.getLogger("remq.recaller")
 
 #: Bytes of a request.
 REQUEST_MAX = 4_194_304
+#: Memories in one answer: a touch counts them all in one script.
 K_MAX = 1000
 CONTEXT_CHARS = 800
 #: Characters of a reply list's name after the prefix.

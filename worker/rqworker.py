@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from redis.exceptions import RedisError
 from rq import Queue
 from rq.exceptions import NoSuchJobError, StopRequested
 from rq.executions import Execution
@@ -34,7 +35,10 @@ from worker.settings import Settings
 log = logging.getLogger("remq.worker")
 
 #: Pause before a worker that lost its server begins again.
-RESTART_PAUSE_S = 2.0
+RESTART_PAUSE_S = 2
+#: How long a worker without a sign of life counts as one, and about how long it waits for a server
+#: that is frozen. RQ's own is seven minutes.
+WORKER_TTL_S = 60
 
 
 class OwnWorker(Worker):
@@ -42,13 +46,15 @@ class OwnWorker(Worker):
 
     job_class = OwnJob
     queue_class = OwnQueue
+    max_connection_wait_time = 5.0
     told_to_stop = False
     _failure = ""
 
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         """Finish the pass in hand, then stop."""
         self.told_to_stop = True
-        super().request_stop(signum, frame)  # type: ignore[no-untyped-call]
+        with suppress(RedisError):  # It would also note that, on a server that may be gone.
+            super().request_stop(signum, frame)  # type: ignore[no-untyped-call]
 
     def handle_exception(self, job: Job, *exc_info: Any) -> None:
         """Log in one sentence why a job failed."""
@@ -133,19 +139,45 @@ def forks(settings: Settings) -> bool:
 def run(client: Client, settings: Settings, *, burst: bool = False) -> None:
     """Run passes until told to stop, or with `burst` until none waits."""
     choose_model(settings)  # Heavy imports happen here, before any fork.
-    kind = ForkingWorker if forks(settings) else SpawningWorker
-    queues = [pass_queue(client, settings), extract_queue(client, settings)]
+    logging.getLogger("rq.worker").addFilter(_ONE_LINE)
     # RQ tells us to stop by this, wherever the signal finds it.
     with suppress(StopRequested):
-        while True:
-            worker = kind(
-                queues,
-                connection=client,
-                serializer=JSONSerializer,
-                log_job_description=False,
-            )
-            worker.work(burst=burst, logging_level=None)
-            if burst or worker.told_to_stop:
-                return
-            log.warning("the worker lost its queue, trying again")
+        while not _work(client, settings, burst=burst):
+            log.warning("the worker lost RQ's server, trying again")
             time.sleep(RESTART_PAUSE_S)
+
+
+def _work(client: Client, settings: Settings, *, burst: bool) -> bool:
+    """Let RQ work; False if its server failed and it was not told to stop."""
+    kind = ForkingWorker if forks(settings) else SpawningWorker
+    queues = [pass_queue(client, settings), extract_queue(client, settings)]
+    try:
+        worker = kind(
+            queues,
+            connection=client,
+            serializer=JSONSerializer,
+            worker_ttl=WORKER_TTL_S,
+            log_job_description=False,
+        )
+        worker.work(burst=burst, logging_level=None)
+    except RedisError:
+        # It wants its server also to say farewell.
+        if burst:
+            raise
+        return False
+    return burst or worker.told_to_stop
+
+
+class _OneLine(logging.Filter):
+    """A server that fails is a sentence, where RQ would log its stack."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Put the error's kind in the place of its stack."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, RedisError):
+            record.msg = f"{record.getMessage()} ({type(error).__name__})"
+            record.args = record.exc_info = None
+        return True
+
+
+_ONE_LINE = _OneLine()

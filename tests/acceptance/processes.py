@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,7 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import redis
+
 from tests.conftest import wait_until
+from worker.connect import Client
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Quick settings: a quiet agent at once, a scheduler that looks often, short leases.
@@ -167,6 +171,41 @@ def command_line(pid: int) -> str:
         ["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, check=False
     )
     return listed.stdout.decode("utf-8", "replace")
+
+
+class RedisServer:
+    """Debian's or your own redis-server on a free port, to be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        (self.port,) = free_ports(1)
+        self.folder = folder
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.client: Client = redis.Redis.from_url(self.url, socket_timeout=10)
+
+    @staticmethod
+    def program() -> str | None:
+        """Where it is, or None where there is none."""
+        return shutil.which("redis-server")
+
+    def start(self) -> None:
+        """Start it, with the data of the time before, and wait until it answers."""
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        options += ["--save", "", "--appendonly", "yes"]
+        with (self.folder / "redis.log").open("ab") as log:
+            self.popen = subprocess.Popen([str(self.program()), *options], stdout=log)
+        wait_until(self._answers)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.client.ping())
+        except redis.exceptions.RedisError:
+            return False
+
+    def end(self) -> None:
+        """Kill it."""
+        self.popen.kill()
+        self.popen.wait(10)
+        self.client.close()
 
 
 def free_ports(count: int) -> Sequence[int]:

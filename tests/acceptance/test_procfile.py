@@ -2,8 +2,6 @@
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from tests.acceptance.memories import NOTES
 from tests.acceptance.processes import (
     ROOT,
     Company,
+    RedisServer,
     alive,
     descendants,
     environment,
@@ -31,17 +30,13 @@ pytestmark = pytest.mark.acceptance
 @pytest.fixture
 def real_server(server: str, tmp_path: Path) -> Iterator[str]:
     """The URL of a redis-server of this machine, or of the embedded server where there is none."""
-    program = shutil.which("redis-server")
-    if program is None:
+    if RedisServer.program() is None:
         yield server
         return
-    (port,) = free_ports(1)
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]
-    with (tmp_path / "redis.log").open("wb") as log:
-        process = subprocess.Popen([program, *options], cwd=tmp_path, stdout=log)
-    yield f"redis://127.0.0.1:{port}/0"
-    process.terminate()
-    process.wait(10)
+    redis_server = RedisServer(tmp_path)
+    redis_server.start()
+    yield redis_server.url
+    redis_server.end()
 
 
 def test_honcho_starts_everything(real_server: str, tmp_path: Path) -> None:
@@ -51,7 +46,6 @@ def test_honcho_starts_everything(real_server: str, tmp_path: Path) -> None:
     company = Company(tmp_path, environ)
     client = redis.Redis.from_url(real_server)
     try:
-        wait_until(lambda: answers(client))
         honcho = company.launch("-m", "honcho", "-f", str(ROOT / "Procfile"), "start")
         for started in ("writer started", "scheduler started", "Listening on", "recaller started"):
             honcho.wait_for(started)
@@ -73,14 +67,6 @@ def test_honcho_starts_everything(real_server: str, tmp_path: Path) -> None:
         company.end()
         client.flushall()
         client.close()
-
-
-def answers(client: redis.Redis) -> bool:
-    """Whether the server is up."""
-    try:
-        return bool(client.ping())
-    except redis.exceptions.ConnectionError:
-        return False
 
 
 def queues(port: int) -> list[str]:

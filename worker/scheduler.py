@@ -200,8 +200,13 @@ class Scheduler:
         idle = self.gate.look(agent, record, now)
         done.warnings.extend(text for text in idle.warnings if text not in done.warnings)
         if not idle.idle:
-            self.client.hset(self.keys.agent(agent).run, "deferred_reason", idle.reason)
-            self._put_off(agent, now + self.settings.defer_s, idle.reason, done)
+            until = now + self.settings.defer_s
+            # In the run's record too: else the agent's next event would make it due at once.
+            self.client.hset(
+                self.keys.agent(agent).run,
+                mapping={"deferred_reason": idle.reason, "deferred_until": repr(until)},
+            )
+            self._put_off(agent, until, idle.reason, done)
             return
         claim = self.runs.claim(agent, gone=self._vanished(record))
         if claim.taken:

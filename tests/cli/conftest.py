@@ -26,10 +26,15 @@ def remq(
     assert settings
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     handlers = {number: signal.getsignal(number) for number in numbers}
-    root = list(logging.getLogger().handlers)
+    root = logging.getLogger()
+    written = list(root.handlers)
+    loggers = [root, *map(logging.getLogger, ("remq", "rq.worker", "rq.job"))]
+    levels = [logger.level for logger in loggers]
     monkeypatch.setenv("REMQ_QUIET_S", "0")
     yield Remq(capsys)
-    logging.getLogger().handlers[:] = root
+    root.handlers[:] = written
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
     for number, handler in handlers.items():
         signal.signal(number, handler)
 

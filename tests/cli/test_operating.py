@@ -85,21 +85,25 @@ def test_a_job_that_is_lost_is_no_stack_trace(
     assert "The pass was not done" in sentence(remq("consolidation", "run", "--agent", "alice"))
 
 
-def test_a_tick_tells_whom_it_enqueued_and_put_off(
+def test_a_tick_tells_whom_it_enqueued(remq: Remq, stored: AgentMemory) -> None:
+    assert remq("scheduler", "--once").out.startswith("Consolidation is off for every agent")
+    remq("consolidation", "enable")
+    stored.client.zadd("remq:due", {"alice": 1})
+    (run,) = remq("scheduler", "--once", "--json").json["enqueued"]
+    assert run["agent"] == "alice"
+    assert remq("scheduler", "--once").out == "No agent is due.\n"
+
+
+def test_a_tick_tells_whom_it_put_off_and_why(
     remq: Remq, stored: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert remq("scheduler", "--once").out.startswith("Consolidation is off for every agent")
     remq("consolidation", "enable")
     stored.client.zadd("remq:due", {"alice": 1})
     monkeypatch.setenv("REMQ_AGENT_QUEUES", "list:remq:recall")
     stored.client.rpush("remq:recall", "work")
-    busy = remq("scheduler", "--once", "--json").json
-    assert busy["enqueued"] == []
-    assert busy["deferred"][0]["reason"] == "list:remq:recall has 1 entry waiting"
-    stored.client.delete("remq:recall")
-    stored.client.zadd("remq:due", {"alice": 1})
-    (run,) = remq("scheduler", "--once", "--json").json["enqueued"]
-    assert run["agent"] == "alice"
+    tick = remq("scheduler", "--once", "--json").json
+    assert tick["enqueued"] == []
+    assert tick["deferred"][0]["reason"] == "list:remq:recall has 1 entry waiting"
 
 
 # Forgetting.

@@ -15,6 +15,9 @@ from worker.queue import enqueue_extraction, extract_queue, pass_queue
 
 log = logging.getLogger("remq")
 
+#: The longest a writer waits for the queue it asks for entities.
+EXTRACT_WAIT_S = 2.0
+
 
 def _on_signal(stop: Callable[[], None]) -> None:
     """Stop in order on SIGTERM and Ctrl-C: what was taken is finished."""
@@ -24,8 +27,10 @@ def _on_signal(stop: Callable[[], None]) -> None:
 
 def _extraction(session: Session) -> Callable[[str, Sequence[int]], None]:
     """What a writer does after storing, where entities are wanted at once."""
-    # Nothing is sent before the first use: events are stored also while RQ's server is down.
-    queue = extract_queue(connect.queue(session.settings), session.settings)
+    # Nothing is sent before the first use, and it is short of patience: events are stored also
+    # while RQ's server is down.
+    client = connect.queue(session.settings, retries=0, timeout_s=EXTRACT_WAIT_S)
+    queue = extract_queue(client, session.settings)
 
     def extract(agent: str, ids: Sequence[int]) -> None:
         enqueue_extraction(queue, agent, ids)
@@ -43,10 +48,11 @@ def writer(burst: bool, as_json: bool) -> None:
     log_to_stderr(logging.WARNING if burst else logging.INFO)
     session = Session()
     settings = session.settings
+    client = session.role_client
     role = Writer(
-        session.client,
+        client,
         settings,
-        config_store(session.client, settings),
+        config_store(client, settings),
         extract=_extraction(session),
     )
     _on_signal(role.stop)
@@ -70,7 +76,8 @@ def scheduler(once: bool, as_json: bool) -> None:
     session = Session()
     settings = session.settings
     queue = pass_queue(session.queue_client, settings)
-    role = Scheduler(session.client, queue, settings, config_store(session.client, settings))
+    client = session.client if once else session.role_client
+    role = Scheduler(client, queue, settings, config_store(client, settings))
     if not once:
         _on_signal(role.stop)
         _check_server(session.client)
@@ -111,7 +118,7 @@ def recaller() -> None:
 
     log_to_stderr()
     session = Session()
-    role = Recaller(session.client, connect.memory(session.settings, retries=0), session.settings)
+    role = Recaller(session.role_client, session.settings)
     _on_signal(role.stop)
     _check_server(session.client)
     log.info("recaller started")

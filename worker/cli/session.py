@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -75,6 +75,15 @@ class Session:
         return self._client
 
     @property
+    def role_client(self) -> Client:
+        """The memory's server, a new connection for a role.
+
+        It repeats nothing by itself: a role waits for its server in its own way, and must hear of
+        a fault, and of a signal to stop, in between.
+        """
+        return connect.memory(self.settings, retries=0)
+
+    @property
     def queue_client(self) -> Client:
         """RQ's server, a new connection that has answered. Raises StoreError, SettingsError."""
         client = connect.queue(self.settings)
@@ -104,6 +113,8 @@ def exit_code(run: Callable[[], Any]) -> int:
         return _say(str(fault))
     except RedisError as fault:
         return _say(str(connect.sentence(fault, _server())))
+    except RedisClusterException:
+        return _say(f"{connect.shown(_server())} is no cluster that answers.")
     except OSError as fault:
         return _say(f"{fault.filename or 'The system'}: {fault.strerror or type(fault).__name__}.")
     return code if isinstance(code, int) else 0

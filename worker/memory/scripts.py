@@ -17,7 +17,7 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import Any
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 from worker.connect import Client
 
@@ -107,6 +107,13 @@ def run_all(client: Client, calls: Sequence[Call]) -> list[Any]:
         pipe.execute_command("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
     answers: list[Any] = pipe.execute(raise_on_error=False)
     return [
-        run(client, call) if isinstance(answer, NoScriptError) else answer
+        _again(client, call) if isinstance(answer, NoScriptError) else answer
         for call, answer in zip(calls, answers, strict=True)
     ]
+
+
+def _again(client: Client, call: Call) -> Any:
+    try:
+        return run(client, call)
+    except ResponseError as error:
+        return error

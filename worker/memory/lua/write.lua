@@ -43,4 +43,6 @@ if #stored > 0 then
   redis.call('SET', epoch, new_epoch, 'NX')
   redis.call('XADD', changes, 'MAXLEN', '~', feed_max, revision .. '-0', 'op', 'put', 'data', table.concat(stored, ','))
 end
-return {#stored, events - #stored, redis.call('ZCARD', unconsolidated), redis.call('HGET', run, 'not_before') or '0'}
+local not_before, deferred_until = unpack(redis.call('HMGET', run, 'not_before', 'deferred_until'))
+local earliest = string.format('%.17g', math.max(not_before or 0, deferred_until or 0))
+return {#stored, events - #stored, redis.call('ZCARD', unconsolidated), earliest}

@@ -510,9 +510,9 @@ class TestServerFaults:
         remember(alice, "billing")
         patient = ill(server)
         recaller = Recaller(patient, settings)
-        patient.ill = lambda name: name == "GET GET XRANGE"
+        patient.ill = lambda name: name == "GET XRANGE"
         assert ask(recaller) == FAILED
-        patient.ill = lambda name: name in {"GET GET XRANGE", "RPUSH EXPIRE"}
+        patient.ill = lambda name: name in {"GET XRANGE", "RPUSH EXPIRE"}
         assert ask(recaller) is None
         patient.ill = lambda _: False
         assert texts(ask(recaller)) == ["billing"]

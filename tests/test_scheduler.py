@@ -636,13 +636,16 @@ class TestSweep:
         stage.client.zadd(stage.runs.keys.agents, dict.fromkeys(agents, stage.now))
         assert stage.scheduler._all_agents() == agents
 
-    def test_an_insight_that_was_not_published_is(self, stage: Stage) -> None:
+    @pytest.mark.parametrize("when", ["sweep", "tick"])
+    def test_an_insight_that_was_not_published_is(self, stage: Stage, when: str) -> None:
+        stage.enable()
         memory = stage.give()
         report = run_pass(memory, Scripted(), now=stage.now)
         stage.client.delete(stage.runs.keys.insights)
         mark = f"{report.insight_id}|{report.run}|{stage.now!r}"
         stage.client.hset(memory.keys.run, "unpublished", mark)
-        stage.scheduler.sweep()
+        stage.runs.mark_due("alice", stage.now)
+        {"sweep": stage.scheduler.sweep, "tick": stage.tick}[when]()
         ((_, row),) = stage.client.xrange(stage.runs.keys.insights)
         assert row[b"run"].decode() == report.run
         assert stage.runs.record("alice").unpublished == ""

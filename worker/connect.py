@@ -16,7 +16,6 @@ from redis.exceptions import (
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
-    ResponseError,
 )
 from redis.exceptions import ConnectionError as ServerConnectionError
 from redis.exceptions import TimeoutError as ServerTimeoutError
@@ -83,6 +82,8 @@ def spoken(url: str) -> Iterator[None]:
 def sentence(error: RedisError, url: str) -> StoreError:
     """Say what a fault means and what to do; never with a password or a value."""
     place = shown(url)
+    if "NOAUTH" in str(error) or "Authentication required" in str(error):
+        return StoreError(f"{place} wants a password: put it into the URL.")
     if isinstance(error, AuthenticationError) or "WRONGPASS" in str(error):
         return StoreError(
             f"{place} refused the user or password: check the URL, as in redis://user:password@host"
@@ -92,8 +93,6 @@ def sentence(error: RedisError, url: str) -> StoreError:
     for kinds, text in _MEANINGS:
         if isinstance(error, kinds):
             return StoreUnavailable(text.format(place=place))
-    if isinstance(error, ResponseError) and "NOAUTH" in str(error):
-        return StoreError(f"{place} wants a password: put it into the URL.")
     return StoreError(f"{place} refused a command ({type(error).__name__}): {_first_word(error)}.")
 
 

@@ -189,11 +189,13 @@ class Scheduler:
     def _consider(self, agent: str, score: float, config: Config, done: Tick) -> None:
         """Enqueue, put off or drop one agent that is due."""
         now = self.clock()
+        record = self.runs.record(agent)
+        if record.unpublished:
+            self.runs.publish(agent)
         waiting = self.client.zcard(self.keys.agent(agent).unconsolidated)
         if waiting < config.min_items:
             self.runs.drop_due(agent, score, at_least=config.min_items)
             return
-        record = self.runs.record(agent)
         if record.state == "idle" and record.not_before > now:
             self._put_off(agent, record.not_before, "too early", done)
             return

@@ -202,6 +202,8 @@ def test_the_doctor_says_what_to_start(remq: Remq, stored: AgentMemory) -> None:
     assert not told["ok"]
     assert "Events wait and no writer runs: start `remq writer`." in told["faults"]
     assert "Consolidation is on and no scheduler runs: start `remq scheduler`." in told["faults"]
+    remq("consolidation", "run", "--agent", "alice", "--no-wait")
+    assert "Passes wait and no worker runs: start `remq worker`." in remq("doctor").out
 
 
 def test_the_doctor_sees_a_server_that_may_lose_memories(remq: Remq, client: Client) -> None:

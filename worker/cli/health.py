@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 from redis.exceptions import ResponseError
+from rq import worker_registration
 
 from worker import connect
 from worker.cli.memory import when
@@ -99,9 +100,21 @@ def doctor(as_json: bool) -> None:
 
 
 def _queue_faults(session: Session) -> list[str]:
-    _, faults = _queued(session)
+    waiting, faults = _queued(session)
     if faults:
         return faults
+    return _worker_faults(session, waiting or 0) + _agent_queue_faults(session)
+
+
+def _worker_faults(session: Session, waiting: int) -> list[str]:
+    queue = pass_queue(session.queue_client, session.settings)
+    if waiting and not worker_registration.get_keys(queue):
+        return ["Passes wait and no worker runs: start `remq worker`."]
+    return []
+
+
+def _agent_queue_faults(session: Session) -> list[str]:
+    """What is odd about the agents' own queues, looked at for the newest agent."""
     keys = Keys(session.settings.prefix)
     agents = session.client.zrevrange(keys.agents, 0, 0)
     if not agents:

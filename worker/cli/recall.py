@@ -4,6 +4,7 @@ import time
 
 import click
 from redis.exceptions import RedisError
+from rich.markup import escape
 from rich.table import Table
 
 from worker import connect
@@ -86,9 +87,10 @@ def hits_table(hits: list[Hit], *, explain: bool = False) -> Table:
     for hit in hits:
         parts = (hit.bm25, hit.item.salience, hit.access, hit.freshness) if explain else ()
         numbers = [f"{value:.3f}" for value in (hit.score, *parts)]
-        table.add_row(*numbers, str(hit.item.id), hit.item.kind, _plain(hit.item.text))
+        table.add_row(
+            *numbers,
+            str(hit.item.id),
+            escape(hit.item.kind),
+            escape(" ".join(hit.item.text.split())),
+        )
     return table
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split()).replace("[", r"\[")

@@ -11,7 +11,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from openai import OpenAI
+from openai import OpenAI, OpenAIError
+from redis import RedisError
 
 from producer import Memory, RecallError
 
@@ -35,6 +36,14 @@ def choose_model() -> Model:
         return answer.choices[0].message.content or "(no answer)"
 
     return ask
+
+
+def answered(model: Model, system: str, said: str) -> str:
+    """Ask the model; one that fails must not end the agent."""
+    try:
+        return model(system, said)
+    except (OpenAIError, AttributeError, IndexError) as error:  # The last two: it was no model.
+        return f"(no answer: {type(error).__name__})"
 
 
 def scripted(system: str, said: str) -> str:
@@ -62,7 +71,7 @@ def cycle(memory: Memory, model: Model, said: str) -> str:
     system = "\n\n".join(filter(None, [INSTRUCTIONS, recalled(memory, said)]))
 
     # Act.
-    answer = model(system, said)
+    answer = answered(model, system, said)
     memory.note_working(f"I answered: {answer}")
 
     # Remember. What holds for long is durable; what happened is episodic, as a summary.
@@ -85,4 +94,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except RedisError as error:
+        sys.exit(f"The memory's server does not answer ({type(error).__name__}): REMQ_REDIS_URL?")
+    except KeyboardInterrupt:
+        sys.exit(130)

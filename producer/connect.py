@@ -50,7 +50,7 @@ def connect(url: str, *, timeout_s: float = SOCKET_TIMEOUT_S, retries: int = RET
 
 def shown(url: str) -> str:
     """A URL without its user, password and options, for people and logs."""
-    return re.sub(r"//.*@", "//", url.partition("?")[0])
+    return re.sub(r"//.*@", "//", url).partition("?")[0]
 
 
 def _by_sentinel(url: str, **options: Any) -> Any:

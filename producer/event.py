@@ -36,6 +36,8 @@ Time = float | str | datetime
 Fields = Mapping[bytes, Any] | Mapping[str, Any] | Mapping[bytes | str, Any]
 
 _QUOTED_CHARACTERS = 40
+#: What a refusal may quote: refusals are logged, and a memory's text may stand in the wrong field.
+_QUOTABLE = re.compile(rf"[!-~]{{0,{_QUOTED_CHARACTERS}}}")
 _NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})(e[+-]?\d{1,4})?", re.ASCII | re.I)
 _NO_AGENT = re.compile(r"\s|[{}]")
 #: Control characters, and halves of surrogate pairs, which UTF-8 cannot write.
@@ -211,7 +213,7 @@ def check_agent(agent: str) -> None:
     _check_length("agent", agent, AGENT_CHARACTERS)
     if agent.isprintable() and not _NO_AGENT.search(agent):
         return
-    quoted = f"{agent!r} " if len(agent) <= _QUOTED_CHARACTERS else ""
+    quoted = f"{agent!r} " if _QUOTABLE.fullmatch(agent) else ""
     if "{" in agent or "}" in agent:
         raise EventError("agent", f"{quoted}holds a brace: name it without {{ and }}")
     if _NO_AGENT.search(agent):
@@ -330,6 +332,8 @@ def _from_calendar(name: str, value: Time) -> float:
             moment = datetime.fromisoformat(value.upper())
     if not isinstance(moment, datetime):
         raise EventError(name, f"is {_said(value)}: {_TIME_WANTED}")
+    if isinstance(value, str) and ":" not in value:
+        raise EventError(name, f"is a day without a time of day: {_TIME_WANTED}")
     if moment.utcoffset() is None:
         raise EventError(name, "has no time zone: add Z, or an offset such as +08:00")
     seconds = moment.timestamp()
@@ -364,9 +368,9 @@ def _number(value: object) -> float | None:
 def _said(value: object) -> str:
     """Describe a value as a refusal may: quoted if short, on one line."""
     if isinstance(value, str):
-        if len(value) <= _QUOTED_CHARACTERS:
+        if _QUOTABLE.fullmatch(value):
             return repr(value)
-        return f"{len(value):,} characters long"
+        return f"a text of {len(value):,} characters"
     if isinstance(value, int | float):
         short = isinstance(value, float) or abs(value) < 10**_QUOTED_CHARACTERS
         return repr(value) if short else "far out of range"

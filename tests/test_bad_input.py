@@ -50,7 +50,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
      "text is 200,001 bytes of UTF-8, more than 65,536: send a summary"),
     ({"agent": None}, "agent is missing: every event names the agent whose memory it is"),
     ({"agent": ""}, "agent is empty: it must be 1 to 128 characters"),
-    ({"agent": "al ice"}, "agent 'al ice' holds white space: name it without, e.g. with a hyphen"),
+    ({"agent": "al ice"}, "agent holds white space: name it without, e.g. with a hyphen"),
     ({"agent": "{alice}"}, "agent '{alice}' holds a brace: name it without { and }"),
     ({"agent": "x" * 129}, "agent is 129 characters long: it must be 1 to 128"),
     ({"tier": "working"},

@@ -231,7 +231,7 @@ class TestRemember:
             Memory("alice").episodic("")
 
     def test_a_name_no_agent_can_have_is_refused_at_once(self) -> None:
-        with pytest.raises(EventError, match="agent 'al ice' holds white space"):
+        with pytest.raises(EventError, match="agent holds white space"):
             Memory("al ice")
 
 

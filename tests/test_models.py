@@ -63,7 +63,7 @@ class TestPermission:
         with pytest.raises(PassRefused) as refused:
             permitted_model(appeared, Config(enabled=True, model="offline"))
         said = str(refused.value)
-        assert said.startswith("Consolidation was switched on for offline, but this environment")
+        assert said.startswith("Consolidation was switched on for offline, but this process")
         assert "http://127.0.0.1:11434/v1" in said
         assert "remq consolidation enable" in said
         assert "secret" not in said
@@ -110,7 +110,7 @@ class TestEnable:
         assert CliRunner().invoke(consolidation, ["enable"]).exit_code == 0
         config = config_store(client, settings).for_agent("alice")
         assert config.model == "qwen3 at http://127.0.0.1:11434/v1"
-        with pytest.raises(PassRefused, match="this environment would ask offline"):
+        with pytest.raises(PassRefused, match=r"this process \(on .+\) would ask offline"):
             permitted_model(settings, config)
 
 

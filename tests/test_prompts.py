@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.sleep.model import Connection, Question, Step, WindowItem
-from worker.sleep.prompts import PROMPT_VERSION, estimate_tokens, fit, fold, messages
+from worker.sleep.prompts import estimate_tokens, fit, fold, messages
+from worker.sleep.reasoning import ECHOED
 
 ITEMS = (
     WindowItem(7, "Billing moves to Zurich on 2026-03-02", "decision", 1_760_000_000.0),
@@ -157,5 +158,7 @@ def test_chosen_items_keep_order_and_budget(texts: list[str], budget: int) -> No
         )
 
 
-def test_prompt_version_is_a_number() -> None:
-    assert PROMPT_VERSION >= 1
+def test_the_words_that_give_an_echo_away_still_stand_in_the_prompt() -> None:
+    asked = user(Question(Step.INSIGHT, ITEMS)).lower()
+    for words in ECHOED:
+        assert words in asked

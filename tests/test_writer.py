@@ -243,7 +243,7 @@ class TestRefused:
         add(client, text="secret words", salience="high")
         add(client, text="secret words")
         store_all(client, settings)
-        assert "refused 1 events" in caplog.text
+        assert "events refused: 1;" in caplog.text
         assert "secret" not in caplog.text
 
     def test_a_flood_of_bad_events_does_not_flood_the_log(

@@ -1,5 +1,7 @@
 """Choose the model a pass asks, and check that it is the one an operator switched on."""
 
+import socket
+
 from worker.config import Config
 from worker.errors import PassRefused
 from worker.settings import Settings
@@ -32,8 +34,9 @@ def permitted_model(settings: Settings, config: Config) -> Model:
     model = choose_model(settings)
     if config.model != model.name:
         raise PassRefused(
-            f"Consolidation was switched on for {config.model or 'no model'}, but this environment "
-            f"would ask {model.name}. Run `remq consolidation enable` there to allow it."
+            f"Consolidation was switched on for {config.model or 'no model'}, but this process "
+            f"(on {socket.gethostname()}) would ask {model.name}. Start it with the variables that "
+            "`remq consolidation enable` was run with, or run `enable` with the variables it has."
         )
     return model
 

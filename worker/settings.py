@@ -150,11 +150,6 @@ class Settings(BaseSettings):
         """The most one call of a pass may take; one that hangs leaves time for another."""
         return min(self.llm_timeout_s, self.pass_deadline_s / 2)
 
-    @property
-    def interval_s(self) -> float:
-        """Seconds from one pass to the next."""
-        return self.interval_minutes * 60
-
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> Self:
         if self.llm == "openai" and not (self.openai_api_key or self.openai_base_url):

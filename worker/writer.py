@@ -86,6 +86,8 @@ class Writer:
         self._joined = False
         self._place = b"-"
         self._extract_from = 0.0
+        #: Refusals since the last line about them.
+        self._untold = 0
 
     @property
     def name(self) -> str:
@@ -279,13 +281,12 @@ class Writer:
         self.tally.unknown_fields += batch.unknown
         self.tally.refused += len(batch.refused)
         if batch.refused:
+            self._untold += len(batch.refused)
             entry_id, _, reason = batch.refused[-1]
-            self.outage.warn(
-                "refused %d events, the last entry=%s: %s",
-                len(batch.refused),
-                entry_id.decode(),
-                reason,
+            told = self.outage.warn(
+                "events refused: %d; the last entry=%s: %s", self._untold, entry_id.decode(), reason
             )
+            self._untold = 0 if told else self._untold
 
     def _extract(self, batch: Batch) -> None:
         """Ask for entities and topics of what was just stored. A fault never blocks a write."""

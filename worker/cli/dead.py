@@ -44,7 +44,7 @@ def list_letters(as_json: bool) -> None:
 
 
 @dead.command(epilog="\b\nExamples:\n  remq dead replay 1767000000000-0\n  remq dead replay --all")
-@click.argument("letter_id", required=False, metavar="ID")
+@click.argument("letter_id", required=False, metavar="[ID]")
 @click.option("--all", "every", is_flag=True, help="Send all of them again.")
 @json_option
 def replay(letter_id: str | None, every: bool, as_json: bool) -> None:

@@ -1,7 +1,9 @@
 """`remq memory`: look at an agent's memories, and forget them on purpose."""
 
+import math
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 from rich.markup import escape
@@ -14,6 +16,20 @@ from worker.memory import retention
 from worker.memory.item import INSIGHT, Item
 from worker.memory.retention import Removed
 from worker.memory.store import AgentMemory
+
+
+class Finite(click.FloatRange):
+    """A number in a range; `nan` and `inf` are none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read the number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
+        return number
+
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would go.")
 
@@ -135,8 +151,8 @@ def purge(agent: str, dry_run: bool, as_json: bool) -> None:
 
 @memory.command(epilog="\b\nExample:\n  remq memory decay --agent alice --max-age-days 30")
 @agent_option
-@click.option("--max-age-days", type=click.FloatRange(min=0), default=90.0, show_default=True)
-@click.option("--salience-floor", type=click.FloatRange(0, 1), default=0.2, show_default=True)
+@click.option("--max-age-days", type=Finite(min=0), default=90.0, show_default=True)
+@click.option("--salience-floor", type=Finite(0, 1), default=0.2, show_default=True)
 @dry_run_option
 @json_option
 def decay(

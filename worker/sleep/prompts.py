@@ -12,9 +12,6 @@ from unicodedata import category
 
 from worker.sleep.model import Question, Step, WindowItem
 
-#: Kept with each pass, so that its answers can be told from those to later wordings.
-PROMPT_VERSION = 1
-
 SYSTEM = """\
 You look after the long-term memory of an AI agent. While the agent is idle you read some of its \
 memories and answer one question about them.

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from worker.connect import SCHEMES
+from worker.connect import SCHEMES, shown
 from worker.errors import SettingsError
 
 KINDS = ("rq", "celery", "list", "stream", "bullmq")
@@ -70,8 +70,7 @@ class QueueSpec:
         """The server for people: its URL without user, password and options."""
         if self.url is None:
             return "remq's own server"
-        scheme, _, rest = self.url.partition("://")
-        return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+        return shown(self.url)
 
     def __repr__(self) -> str:
         """Show the queue without its server's password."""

@@ -99,10 +99,14 @@ _TALK = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 #: The prompt's own words, which a thinking model repeats to itself.
-_ECHO = re.compile(
-    r"280 characters|one or two sentences|no single memory states|\[#\.\.\.\]|step: insight",
-    re.IGNORECASE,
+ECHOED = (
+    "280 characters",
+    "one or two sentences",
+    "no single memory states",
+    "[#...]",
+    "step: insight",
 )
+_ECHO = re.compile("|".join(map(re.escape, ECHOED)), re.IGNORECASE)
 _FINAL = re.compile(
     rf"^{_MARKUP}(?:final (?:answer|insight|sentence|output|response)"
     r"|最终(?:答案|洞察|结论|回答))[\s*_]{0,4}[:：]",

@@ -33,6 +33,7 @@ from worker.settings import Settings
 from worker.sleep import prompts
 from worker.sleep.model import Answer, Question, Step
 from worker.sleep.report import OK
+from worker.stores import agent_memory
 
 PASSES = 200
 MEMORIES = 20
@@ -127,7 +128,7 @@ def _timed(client: Client, settings: Settings, agent: str, events: Sequence[Even
 
 def _claimed(client: Client, settings: Settings, agent: str, events: Sequence[Event]) -> str:
     """Store the memories of a fresh agent and claim its run, as writer and scheduler do."""
-    memory = jobs.agent_memory(client, settings, agent)
+    memory = agent_memory(client, settings, agent)
     run(client, memory.write_call(events, memory.reserve(len(events)), time.time()))
     return Runs(client, settings).claim(agent).token
 

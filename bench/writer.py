@@ -24,9 +24,9 @@ from worker import connect, embedded
 from worker import settings as environment
 from worker.connect import Client
 from worker.group import Entry
-from worker.jobs import config_store
 from worker.keys import Keys
 from worker.settings import Settings
+from worker.stores import config_store
 from worker.writer import Writer
 
 EVENTS = 20_000

@@ -8,11 +8,11 @@ import pytest
 import redis
 
 from worker import embedded
-from worker.jobs import agent_memory
 from worker.keys import Keys
 from worker.memory.store import AgentMemory
 from worker.runs import Runs
 from worker.settings import Settings
+from worker.stores import agent_memory
 
 #: Every key remq or RQ may leave behind; anything else is a bug.
 KNOWN_KEYS = re.compile(

@@ -7,9 +7,9 @@ import redis
 
 from worker.dead import DeadLetter, DeadLetters
 from worker.group import GROUP
-from worker.jobs import config_store
 from worker.keys import Keys
 from worker.settings import Settings
+from worker.stores import config_store
 from worker.writer import Tally, Writer
 
 KEYS = Keys()

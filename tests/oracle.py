@@ -1,4 +1,4 @@
-"""Recall as SEED.md words it, the obvious way: everything anew for each query, in exact decimals.
+"""Recall as docs/data-model.md words it, the obvious way: all anew for each query, in decimals.
 
 Shares nothing with the code it checks but the way a text is split into terms. With fifty digits two
 scores that are equal on paper are equal here.

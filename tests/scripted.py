@@ -6,14 +6,14 @@ from typing import Any
 
 from tests.stage import NOW, started
 from worker.config import Config
+from worker.consolidation import Pass
 from worker.errors import ModelError
-from worker.jobs import agent_memory
 from worker.memory.store import AgentMemory
 from worker.runs import Runs
 from worker.settings import Settings
-from worker.sleep.consolidate import Pass
 from worker.sleep.model import Answer, Model, Question, Step
 from worker.sleep.report import Report
+from worker.stores import agent_memory
 
 #: A text, an error to raise, or a function of the question that returns one of them.
 Said = str | ModelError | Callable[[Question], "str | ModelError"]

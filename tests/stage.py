@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from producer import Event
+from worker.memory.item import Item
 from worker.memory.scripts import run
 from worker.memory.store import AgentMemory, Written, written
 from worker.runs import Committed, Runs
@@ -25,6 +26,12 @@ def remember(memory: AgentMemory, text: str, **fields: Any) -> Written:
     given = {"event_id": f"test-{number}", "ts": NOW - DAY + number, **fields}
     event = Event(memory.keys.agent, text, **given)
     return written(run(memory.client, memory.write_call([event], memory.reserve(1), NOW)))
+
+
+def recent_insights(memory: AgentMemory, count: int = 10) -> list[Item]:
+    """The newest insights, newest first."""
+    ids = memory.client.zrevrange(memory.keys.insights, 0, count - 1)
+    return memory.items(int(member) for member in ids)
 
 
 def started(runs: Runs, agent: str) -> str:

@@ -9,8 +9,8 @@ import redis
 
 from tests.commandline import Run
 from tests.emitting import KEYS, assert_nothing_left, letters, store_all
-from worker.jobs import agent_memory
 from worker.settings import Settings
+from worker.stores import agent_memory
 from worker.writer import Tally
 
 SAMPLE = Path(__file__).parent / "data" / "agentlogs.sample.jsonl"

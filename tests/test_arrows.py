@@ -34,6 +34,9 @@ ROLES = [
 ]
 #: Where a process begins: only here are settings read from the environment.
 EDGES = re.compile(r"worker\.(cli(\..+)?|__main__|jobs|rqworker|horse)")
+#: Who else looks into the environment: the settings, an agent's client for its server and prefix,
+#: and the demo, which copies it for a subprocess.
+READERS = {"worker.settings", "producer.client", "worker.demo.story"}
 #: Told the time, handed the memories: the core that can be tested without a server.
 PURE = [
     "worker.memory.bm25",
@@ -141,6 +144,14 @@ def test_no_room_knows_a_role(graph: grimp.ImportGraph, room: str, role: str) ->
     assert not ways(graph, room, role)
 
 
+@pytest.mark.parametrize("above", ["worker.runs", "worker.config", "worker.consolidation"])
+def test_sleep_knows_neither_the_runs_nor_the_pass_that_uses_it(
+    graph: grimp.ImportGraph, above: str
+) -> None:
+    assert above in graph.modules
+    assert not ways(graph, "worker.sleep", above)
+
+
 @pytest.mark.parametrize("module", PURE)
 def test_the_core_knows_no_server(graph: grimp.ImportGraph, module: str) -> None:
     assert module in graph.modules
@@ -169,6 +180,7 @@ class Reads(ast.NodeVisitor):
 
     def __init__(self) -> None:
         self.settings: list[str] = []
+        self.environment: list[str] = []
         self.at_import: list[str] = []
         self._names: dict[str, str] = {}
         self._depth = 0
@@ -204,12 +216,12 @@ class Reads(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if self._full(node) in ("os.environ", "os.getenv"):
-            self._found([], node)
+            self._found(self.environment, node)
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
         if self._full(node) in ("os.environ", "os.getenv"):
-            self._found([], node)
+            self._found(self.environment, node)
 
     def _found(self, into: list[str], node: ast.expr) -> None:
         where = f"{ast.unparse(node)} (line {node.lineno})"
@@ -242,6 +254,15 @@ def test_settings_are_read_at_the_edge_and_handed_down() -> None:
     assert not strangers, "settings are an argument below the edge"
 
 
+def test_the_environment_is_read_at_the_edge_too() -> None:
+    strangers = {
+        module: found.environment
+        for module, found in reads()
+        if found.environment and not EDGES.fullmatch(module) and module not in READERS
+    }
+    assert not strangers, "make it a setting"
+
+
 def test_nothing_reads_the_environment_at_import() -> None:
     early = {module: found.at_import for module, found in reads() if found.at_import}
     assert not early
@@ -261,6 +282,7 @@ def test_the_readings_are_found() -> None:
         )
     )
     assert found.at_import == ["os.environ (line 5)", "e (line 6)"]
+    assert found.environment == [*found.at_import, "os.getenv (line 7)"]
     assert found.settings == [
         f"{call} (line 7)" for call in ("environment.load()", "load()", "Settings()")
     ]

@@ -13,8 +13,8 @@ from producer import Event, emit_many
 from tests.cli.command_line import sentence
 from tests.commandline import Run
 from tests.emitting import KEYS, add, assert_nothing_left, letters, store_all
-from worker.jobs import agent_memory
 from worker.settings import Settings
+from worker.stores import agent_memory
 from worker.writer import Tally
 
 NOT_TEXT = b"caf\xe9 \xff"

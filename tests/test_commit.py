@@ -5,7 +5,7 @@ import redis
 from redis.exceptions import ResponseError
 
 from tests.scripted import dump
-from tests.stage import DAY, NOW, apply, remember, started
+from tests.stage import DAY, NOW, apply, recent_insights, remember, started
 from worker.memory import retention
 from worker.memory.scripts import Script, run
 from worker.memory.store import AgentMemory
@@ -120,6 +120,36 @@ class TestAllOrNothing:
         token = started(runs, "alice")
         before = dump(three)
         with pytest.raises(ResponseError, match="leaves the window"):
+            commit(runs, plan, token)
+        assert unchanged(three, before)
+
+    @pytest.mark.parametrize("name", ["base", "bump", "salience", "access_count"])
+    @pytest.mark.parametrize("value", ["a stranger's", None])
+    def test_an_item_that_cannot_be_read_refuses_it_and_is_left_out_of_the_next(
+        self, three: AgentMemory, runs: Runs, name: str, value: str | None
+    ) -> None:
+        plan, token = read_plan(three, Connection(1, 2, "blocks")), started(runs, "alice")
+        three.client.hdel(three.keys.item(3), name)
+        if value is not None:
+            three.client.hset(three.keys.item(3), name, value)
+        before = dump(three)
+        assert commit(runs, plan, token).word == "CHANGED"
+        assert unchanged(three, before)
+        assert commit(runs, read_plan(three, Connection(1, 2, "blocks")), token).word == "OK"
+        assert three.client.zrange(three.keys.unconsolidated, 0, -1) == [b"3"]
+
+    def test_a_count_of_recalls_that_cannot_be_read_is_none(self, three: AgentMemory) -> None:
+        three.client.hset(three.keys.item(1), "counted", "a stranger's")
+        three.touch([1], NOW)
+        assert apply(three).salience_rerated == 1
+
+    def test_a_revision_that_is_no_number_is_met_before_the_first_write(
+        self, three: AgentMemory, runs: Runs
+    ) -> None:
+        plan, token = read_plan(three, Connection(1, 2, "blocks")), started(runs, "alice")
+        three.client.set(three.keys.rev, "a stranger's")
+        before = dump(three)
+        with pytest.raises(ResponseError, match="rev is no number"):
             commit(runs, plan, token)
         assert unchanged(three, before)
 
@@ -313,7 +343,7 @@ class TestWhatIsStored:
 
     def test_the_insight_is_a_durable_item(self, three: AgentMemory) -> None:
         apply(three, insight=INSIGHT)
-        (insight,) = three.recent_insights(5)
+        (insight,) = recent_insights(three, 5)
         assert (insight.text, insight.tier, insight.kind) == (INSIGHT, "durable", "insight")
         assert (insight.salience, insight.ts, insight.source_ids) == (0.8, NOW, (1, 2, 3))
         assert insight.provenance == f"consolidation:{int(NOW)}"
@@ -324,7 +354,7 @@ class TestWhatIsStored:
         remember(alice, "a", expires_at=NOW + 10)
         remember(alice, "b", expires_at=NOW + 20)
         apply(alice, insight=INSIGHT)
-        assert alice.recent_insights(1)[0].expires_at == NOW + 10
+        assert recent_insights(alice, 1)[0].expires_at == NOW + 10
         assert retention.purge_expired(alice, now=NOW + 10).ids == (1, 3)
         assert alice.counts()["insights"] == 0
 

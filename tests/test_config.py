@@ -8,8 +8,8 @@ from redis.exceptions import ResponseError
 
 from worker.config import Config, ConfigStore, parse
 from worker.errors import SettingsError
-from worker.jobs import config_store
 from worker.settings import Settings
+from worker.stores import config_store
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def store(client: redis.Redis, settings: Settings) -> ConfigStore:
 
 
 class TestDefaults:
-    """Off by default; everything else as SEED has it."""
+    """Off by default; everything else as docs/settings.md has it."""
 
     def test_the_defaults(self, store: ConfigStore) -> None:
         config, overrides = store.for_all()

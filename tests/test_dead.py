@@ -13,9 +13,9 @@ from worker.cli.dead import dead
 from worker.cli.session import exit_code
 from worker.dead import CUT_TO, LONGEST_VALUE, PAGE, DeadLetters
 from worker.errors import MemoryNotFound
-from worker.jobs import agent_memory
 from worker.memory.scripts import run
 from worker.settings import Settings
+from worker.stores import agent_memory
 from worker.writer import Tally
 
 

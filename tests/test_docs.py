@@ -189,6 +189,22 @@ def test_no_file_names_a_package_registry_or_a_place_on_one_machine() -> None:
     assert not wrong, listed("Not to be committed:", wrong)
 
 
+def test_no_file_names_a_page_that_is_not_there() -> None:
+    pages = {path.name for path in committed() if path.suffix == ".md"}
+    own = r"(?<![\w/.-])(?:[\w-]+/)*([\w-]+\.md)\b"
+    # Papers that are no part of the repository; in brackets, so that this file passes its own test.
+    plans = "[S]EED|[D]ESIGN|[B]RIEF|[S]TYLE"
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {found[0]}"
+        for path in committed()
+        if path.suffix in {".py", ".md", ".lua", ".yml", ".toml"}
+        for number, line in enumerate(lines_of(path), 1)
+        for found in re.finditer(rf"\b(?:{plans})\b|{own}", line)
+        if found[1] not in pages
+    ]
+    assert not wrong, listed("Name a page of docs/ instead:", wrong)
+
+
 def lines_of(path: Path) -> list[str]:
     """A file's lines; none where it is not text."""
     try:

@@ -15,9 +15,9 @@ from tests.commandline import Run
 from tests.emitting import KEYS, letters, store_all
 from worker.cli.emit import BATCH, LINE_BYTES, TOLD
 from worker.cli.session import Session
-from worker.jobs import agent_memory
 from worker.memory.item import Item
 from worker.settings import Settings
+from worker.stores import agent_memory
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ class TestLines:
 
     def test_an_agent_no_event_can_have_is_said_once(self, client: redis.Redis, remq: Run) -> None:
         done = remq("emit", "-", "--agent", "al ice", stdin=lines({"text": "a"}, {"text": "b"}))
-        assert sentence(done).startswith("Error: Agent 'al ice' holds white space")
+        assert sentence(done).startswith("Error: Agent holds white space")
         assert sent(client) == []
 
 

@@ -11,11 +11,11 @@ from tests.scripted import Scripted
 from tests.stage import NOW, apply, remember
 from worker import jobs
 from worker.errors import AnswerError, ModelUnavailable
-from worker.jobs import config_store
 from worker.memory.store import AgentMemory
 from worker.queue import EXTRACT, EXTRACT_TIMEOUT_S, enqueue_extraction, extract_queue
 from worker.settings import Settings
 from worker.sleep import extract
+from worker.stores import config_store
 from worker.writer import Writer
 
 

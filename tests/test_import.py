@@ -1,8 +1,10 @@
-"""Importing producer is cheap: it loads what a connection needs only when one is made."""
+"""What is imported is cheap: a connection's needs when one is made, a role's where it runs."""
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import producer
 
@@ -11,15 +13,16 @@ ROOT = Path(producer.__file__).parents[1]
 LOADED = """
 import sys
 before = set(sys.modules)
-import producer
+import {module}
 print(*sorted(name.partition(".")[0] for name in set(sys.modules) - before))
 """
 
 
-def loaded_by_import() -> set[str]:
-    """Names of the packages a fresh interpreter loads for `import producer`."""
+def loaded_by_import(module: str = "producer") -> set[str]:
+    """Names of the packages a fresh interpreter loads for a module."""
+    code = LOADED.format(module=module)
     done = subprocess.run(
-        [sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     return set(done.stdout.split())
 
@@ -31,6 +34,11 @@ def test_importing_producer_loads_neither_redis_nor_anything_as_heavy() -> None:
 
 def test_importing_producer_loads_the_standard_library_alone() -> None:
     assert loaded_by_import() - sys.stdlib_module_names == {"producer"}
+
+
+@pytest.mark.parametrize("module", ["worker.cli.memory", "worker.cli.recall"])
+def test_a_command_that_reads_memories_loads_neither_the_queue_nor_a_model(module: str) -> None:
+    assert not loaded_by_import(module) & {"rq", "openai", "rjieba"}
 
 
 def test_the_public_face_is_small_and_sorted() -> None:

@@ -22,7 +22,8 @@ ITEM = Item(
 
 def stored(item: Item, **more: str) -> dict[bytes, bytes]:
     """An item's hash as the server hands it out."""
-    return {name.encode(): value.encode() for name, value in {**item.fields(), **more}.items()}
+    row = {**item.fields(), "base": repr(item.salience), "bump": "0", **more}
+    return {name.encode(): value.encode() for name, value in row.items()}
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -81,7 +82,10 @@ def test_fields_of_the_scripts_and_of_later_versions_are_ignored() -> None:
     assert Item.from_fields(7, stored(ITEM, base="0.1", bump="20", colour="red")) == ITEM
 
 
-@pytest.mark.parametrize("name", ["text", "tier", "kind", "provenance", "salience", "ts"])
+@pytest.mark.parametrize(
+    "name",
+    ["text", "tier", "kind", "provenance", "salience", "ts", "base", "bump", "access_count", "rev"],
+)
 def test_a_missing_field_is_a_key_error(name: str) -> None:
     row = stored(ITEM)
     del row[name.encode()]
@@ -99,6 +103,12 @@ def test_a_missing_field_is_a_key_error(name: str) -> None:
         ("expires_at", b""),
         ("last_access_ts", b"-inf"),
         ("access_count", b"1.5"),
+        ("access_count", b"1_000"),
+        ("access_count", b"-1"),
+        ("base", b"high"),
+        ("bump", b""),
+        ("bump", b"1_0"),
+        ("rev", b"new"),
         ("entities", b"["),
         ("entities", b'"abc"'),
         ("entities", b"5"),

@@ -11,11 +11,12 @@ from tests.stage import remember
 from worker.cli.consolidation import consolidation
 from worker.config import Config
 from worker.errors import PassRefused, SettingsError
-from worker.jobs import config_store, run_claimed
+from worker.jobs import run_claimed
 from worker.memory.store import AgentMemory
 from worker.models import choose_model, permitted_model, require_enabled
 from worker.runs import Runs
 from worker.settings import Settings
+from worker.stores import config_store
 
 LOCAL = "http://user:pass@127.0.0.1:11434/v1/"
 

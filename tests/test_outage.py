@@ -13,6 +13,7 @@ from redis.exceptions import (
     RedisClusterException,
 )
 
+from worker.errors import StoreUnavailable
 from worker.outage import Fault, Outage, is_about_data, is_group_gone
 from worker.settings import Settings
 
@@ -75,6 +76,7 @@ def test_the_pauses_grow_and_begin_anew_once_the_server_answers(settings: Settin
         (redis.ConnectionError("x"), "cannot be reached"),
         (OutOfMemoryError("command not allowed"), "is at its memory limit"),
         (redis.ResponseError("WRONGTYPE a key of secret"), "refused a command"),
+        (StoreUnavailable("redis://other cannot be reached."), "redis://other cannot be reached."),
         (RedisClusterException("secret"), "is no cluster that answers (RedisClusterException)"),
     ],
 )

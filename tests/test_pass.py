@@ -8,7 +8,7 @@ import pytest
 
 from tests.chat_server import ChatServer, Reply, refusal
 from tests.scripted import INSIGHT, Scripted, rows, run_pass, tagged
-from tests.stage import DAY, NOW, remember, started
+from tests.stage import DAY, NOW, recent_insights, remember, started
 from worker.errors import AnswerError, ModelUnavailable, NoInsight
 from worker.jobs import run_claimed
 from worker.memory.store import AgentMemory
@@ -224,7 +224,7 @@ class TestInsight:
         self, four: AgentMemory
     ) -> None:
         report = run_pass(four, Scripted(), now=NOW + 0.5)
-        (insight,) = four.recent_insights(5)
+        (insight,) = recent_insights(four, 5)
         assert (report.insights_written, report.insight_id) == (1, insight.id)
         assert (insight.text, insight.tier, insight.kind) == (INSIGHT, "durable", "insight")
         assert insight.salience == 0.8
@@ -239,17 +239,17 @@ class TestInsight:
         for text in ("same", "b", "c", "same"):
             remember(alice, text)
         run_pass(alice, Scripted())
-        assert alice.recent_insights(1)[0].source_ids == (1, 2, 3, 4)
+        assert recent_insights(alice, 1)[0].source_ids == (1, 2, 3, 4)
 
     def test_it_inherits_the_earliest_expiry_of_its_sources(self, four: AgentMemory) -> None:
         remember(four, "until Friday", expires_at=NOW + 500)
         remember(four, "until Monday", expires_at=NOW + 900)
         run_pass(four, Scripted())
-        assert four.recent_insights(1)[0].expires_at == NOW + 500
+        assert recent_insights(four, 1)[0].expires_at == NOW + 500
 
     def test_a_long_one_is_clipped(self, four: AgentMemory) -> None:
         run_pass(four, Scripted(insight="the audit and the move " * 20))
-        assert len(four.recent_insights(1)[0].text) == 281
+        assert len(recent_insights(four, 1)[0].text) == 281
 
     @pytest.mark.parametrize("short", ["short", "9 letters", "一二三四五六七八九"])
     def test_an_answer_shorter_than_10_characters_is_no_insight(
@@ -278,7 +278,7 @@ class TestInsight:
 
     def test_the_sentence_after_the_reasoning_does(self, four: AgentMemory) -> None:
         run_pass(four, Scripted(insight=f"<think>Let me see.</think>\n{INSIGHT}"))
-        assert four.recent_insights(1)[0].text == INSIGHT
+        assert recent_insights(four, 1)[0].text == INSIGHT
 
     @pytest.mark.parametrize("text", [INSIGHT, "the audit and the move belong together; " * 10])
     def test_the_same_insight_is_not_stored_twice(self, four: AgentMemory, text: str) -> None:
@@ -473,7 +473,7 @@ class TestWindowHitMeanwhile:
         report = run_pass(four, model)
         assert [len(question.items) for question in model.asked] == [4, 4, 4, 3, 3, 3]
         assert (report.items_reviewed, report.connections_made) == (3, 1)
-        assert four.recent_insights(9)[0].source_ids == (1, 3, 4)
+        assert recent_insights(four, 9)[0].source_ids == (1, 3, 4)
         assert four.counts()["insights"] == 1
         assert (report.llm_calls, report.prompt_tokens) == (6, 600)
 
@@ -493,7 +493,7 @@ class TestWindowHitMeanwhile:
         model = Scripted(meanwhile=lambda: at.__setitem__(0, NOW + 1))
         report = run_pass(four, model, clock=lambda: at[0])
         assert [len(question.items) for question in model.asked[::3]] == [5, 4]
-        assert four.recent_insights(1)[0].expires_at is None
+        assert recent_insights(four, 1)[0].expires_at is None
         assert report.items_reviewed == 4
 
     def test_too_few_left_after_it(self, alice: AgentMemory) -> None:

@@ -1,4 +1,4 @@
-"""Recall: one ranking of everything, exactly by SEED.md's formula."""
+"""Recall: one ranking of everything, exactly by the formula of docs/data-model.md."""
 
 import json
 from collections.abc import Iterable

@@ -17,7 +17,6 @@ from producer import Memory, RecallError
 from tests.conftest import wait_until
 from tests.faults import ill
 from tests.stage import DAY, NOW, apply, remember
-from worker.jobs import agent_memory
 from worker.keys import Keys
 from worker.memory.recall import Hit
 from worker.memory.store import AgentMemory
@@ -25,6 +24,7 @@ from worker.memory.view import MemoryView
 from worker.outage import Outage
 from worker.recaller import K_MAX, REQUEST_MAX, Recaller
 from worker.settings import Settings
+from worker.stores import agent_memory
 
 KEYS = Keys()
 REPLY = "remq:reply:mine"
@@ -83,7 +83,7 @@ def texts(answer: dict[str, Any] | None) -> list[str]:
 
 
 class TestProtocol:
-    """As CONTRACT.md has it: LPUSH, BLPOP, and nothing else."""
+    """As docs/data-model.md has it: LPUSH, BLPOP, and nothing else."""
 
     def test_a_shell_asks_and_is_answered(
         self, client: redis.Redis, settings: Settings, alice: AgentMemory
@@ -407,10 +407,10 @@ class TestRefused:
         [
             ({"agent": ""}, "agent is empty: it must be 1 to 128 characters."),
             ({"agent": None}, "agent is of type NoneType: it must be a string."),
-            ({"agent": "al ice"}, "agent 'al ice' holds white space: name it without, "
+            ({"agent": "al ice"}, "agent holds white space: name it without, "
                                   "e.g. with a hyphen."),
             ({"agent": "{a}"}, "agent '{a}' holds a brace: name it without { and }."),
-            ({"agent": "\ud800"}, "agent '\\ud800' holds a character that does not print: "
+            ({"agent": "\ud800"}, "agent holds a character that does not print: "
                                   "name it without."),
             ({"query": None}, "query is missing: it is the text to look for."),
             ({"query": 7}, "query is missing: it is the text to look for."),

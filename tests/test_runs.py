@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
+from redis.exceptions import ResponseError
 
 from tests.stage import DAY, NOW, apply, remember, started
 from worker.connect import Client
+from worker.errors import Unreadable
 from worker.memory.scripts import Call, run
 from worker.memory.store import AgentMemory
 from worker.runs import RunRecord, Runs
@@ -20,6 +22,11 @@ from worker.sleep.report import Report
 def over(runs: Runs, agent: str = "alice") -> None:
     """Let a running run's lease be over."""
     runs.client.hset(runs.keys.agent(agent).run, "lease_until", "1")
+
+
+def lease(runs: Runs, agent: str = "alice") -> float:
+    """Until when a running run is believed to live, in Unix seconds; 0 for one that is not."""
+    return float(runs.client.hget(runs.keys.agent(agent).run, "lease_until") or 0)
 
 
 def report(token: str) -> Report:
@@ -34,7 +41,7 @@ class TestClaim:
         claim = runs.claim("alice")
         assert (claim.word, claim.detail, claim.taken) == ("OK", "1", True)
         record = runs.record("alice")
-        assert (record.state, record.token, record.number) == ("queued", claim.token, 1)
+        assert (record.state, record.token) == ("queued", claim.token)
         assert abs(record.claimed_at - time.time()) < 60
 
     def test_an_agent_that_never_had_a_run_is_idle(self, runs: Runs) -> None:
@@ -80,18 +87,18 @@ class TestClaim:
         token = started(runs, "alice")
         claim = runs.claim("alice", gone=token, force=True)
         assert claim.word == "RUNNING"
-        assert float(claim.detail) == runs.record("alice").lease_until
+        assert float(claim.detail) == lease(runs)
 
     def test_a_running_run_whose_lease_is_over_is_claimed_again(self, runs: Runs) -> None:
         started(runs, "alice")
         over(runs)
         assert runs.claim("alice").taken
-        assert runs.record("alice").lease_until == 0
+        assert lease(runs) == 0
 
     def test_the_lease_is_the_settings(self, client: redis.Redis, settings: Settings) -> None:
         runs = Runs(client, settings.model_copy(update={"lease_s": 5000}))
         started(runs, "alice")
-        left = runs.record("alice").lease_until - runs.record("alice").claimed_at
+        left = lease(runs) - runs.record("alice").claimed_at
         assert 4990 < left < 5010
 
     def test_not_before_its_time(self, runs: Runs) -> None:
@@ -120,7 +127,7 @@ class TestStart:
         assert runs.start("alice", token) == "OK"
         record = runs.record("alice")
         assert record.state == "running"
-        assert record.lease_until > record.claimed_at
+        assert lease(runs) > record.claimed_at
 
     def test_a_second_process_does_not_start_it(self, runs: Runs) -> None:
         token = started(runs, "alice")
@@ -130,7 +137,7 @@ class TestStart:
         token = started(runs, "alice")
         over(runs)
         assert runs.start("alice", token) == "OK"
-        assert runs.client.hget(runs.keys.agent("alice").run, "attempts") == b"2"
+        assert lease(runs) > 1
 
     @pytest.mark.parametrize("token", ["", "never-claimed"])
     def test_a_token_that_was_never_claimed_does_not_start(self, runs: Runs, token: str) -> None:
@@ -161,6 +168,13 @@ class TestEnd:
         assert runs.due(NOW + 60, 9) == [("alice", NOW + 60)]
         assert runs.reports("alice") == []
 
+    def test_a_busy_agent_without_a_run_is_put_off_too(self, alice: AgentMemory) -> None:
+        runs = Runs(alice.client, Settings())
+        runs.defer("alice", "rq:tasks has 1 job waiting", NOW + 60)
+        assert runs.record("alice") == RunRecord(deferred_reason="rq:tasks has 1 job waiting")
+        assert runs.due(NOW + 60, 9) == [("alice", NOW + 60)]
+        assert remember(alice, "one more").not_before == NOW + 60
+
     def test_the_late_one_ends_nothing(self, runs: Runs) -> None:
         late = started(runs, "alice")
         over(runs)
@@ -170,12 +184,57 @@ class TestEnd:
         assert (runs.record("alice").token, runs.record("alice").state) == (token, "running")
         assert (runs.due(NOW + 60, 9), runs.reports("alice")) == ([], [])
 
+    def test_a_ledger_of_another_type_is_met_before_the_first_write(self, runs: Runs) -> None:
+        token = started(runs, "alice")
+        runs.client.set(runs.keys.agent("alice").passes, "a stranger's")
+        before = runs.client.hgetall(runs.keys.agent("alice").run)
+        with pytest.raises(ResponseError, match="WRONGTYPE"):
+            runs.finish(report(token), NOW)
+        assert runs.client.hgetall(runs.keys.agent("alice").run) == before
+
     def test_newest_report_first(self, runs: Runs) -> None:
         tokens = []
         for _ in range(3):
             tokens.append(started(runs, "alice"))
             runs.finish(report(tokens[-1]), 0)
         assert [one.run for one in runs.reports("alice", count=2)] == tokens[:0:-1]
+
+
+class TestUnreadable:
+    """A hash that holds something else is named, and no value of it shown."""
+
+    @pytest.mark.parametrize(
+        ("field", "value"), [("not_before", "a secret"), ("claimed_at", ""), ("token", b"\xff")]
+    )
+    def test_a_run_record(self, runs: Runs, field: str, value: str | bytes) -> None:
+        runs.client.hset(runs.keys.agent("alice").run, field, value)
+        with pytest.raises(Unreadable, match="The run record of agent 'alice' cannot be") as fault:
+            runs.record("alice")
+        assert "secret" not in str(fault.value)
+
+    @pytest.mark.parametrize("mark", ["a secret", "x|run|1", b"\xff"])
+    def test_a_mark_of_an_insight(self, runs: Runs, mark: str | bytes) -> None:
+        runs.client.hset(runs.keys.agent("alice").run, "unpublished", mark)
+        with pytest.raises(Unreadable, match="The run record of agent 'alice' cannot be"):
+            runs.publish("alice")
+
+    @pytest.mark.parametrize(
+        "row",
+        [
+            {"agent": '"alice"'},
+            {"steps": "a secret"},
+            {"steps": "[]"},
+            {"started_at": '"a secret"'},
+            {"items_reviewed": b"\xff"},
+        ],
+    )
+    def test_a_report(self, runs: Runs, row: dict[str, str | bytes]) -> None:
+        whole: dict[str, str | bytes] = {} if "agent" in row else {**report("token").fields()}
+        passes = runs.keys.agent("alice").passes
+        runs.client.xadd(passes, {**whole, **row})
+        with pytest.raises(Unreadable, match="A report of agent 'alice' cannot be") as fault:
+            runs.reports("alice")
+        assert "secret" not in str(fault.value)
 
 
 class TestRepeats:
@@ -198,7 +257,6 @@ class TestRepeats:
     def test_start(self, runs: Runs) -> None:
         token = runs.claim("alice").token
         assert runs.start("alice", token) == "OK"
-        assert runs.client.hget(runs.keys.agent("alice").run, "attempts") == b"1"
 
     def test_finish(self, runs: Runs) -> None:
         token = started(runs, "alice")

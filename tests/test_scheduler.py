@@ -16,12 +16,13 @@ from tests.stage import remember, started
 from worker.connect import Client
 from worker.errors import SettingsError
 from worker.gate import Gate
-from worker.jobs import agent_memory, config_store, run_claimed
+from worker.jobs import run_claimed
 from worker.memory.store import AgentMemory
 from worker.queue import OwnJob, pass_queue
 from worker.runs import Runs
-from worker.scheduler import STARTING_S, Scheduler, Tick, for_settings
+from worker.scheduler import STARTING_S, Scheduler, Tick
 from worker.settings import Settings
+from worker.stores import agent_memory, config_store
 from worker.writer import Writer
 
 
@@ -396,7 +397,7 @@ class TestOwnQueue:
         with pytest.raises(SettingsError, match="remq's own queue"):
             Gate(client, wrong)
         with pytest.raises(SettingsError, match="Name the queues that the agents work from"):
-            for_settings(client, pass_queue(client, wrong), wrong)
+            Stage(client, wrong)
 
     def test_the_queue_by_its_configured_name(
         self, client: redis.Redis, settings: Settings
@@ -441,7 +442,7 @@ class TestStandingInTheWay:
             stage.now += 3600
             stage.tick()
         assert stage.queue.count == 1
-        assert stage.runs.record("alice").number == 1
+        assert stage.client.hget(stage.runs.keys.agent("alice").run, "number") == b"1"
 
     def test_a_queued_run_whose_job_vanished_is_claimed_again(self, stage: Stage) -> None:
         stage.enable()
@@ -469,9 +470,9 @@ class TestStandingInTheWay:
         stage.enable()
         stage.give()
         started(stage.runs, "alice")
-        lease = stage.runs.record("alice").lease_until
+        lease = stage.client.hget(stage.runs.keys.agent("alice").run, "lease_until")
         assert reasons(stage.tick()) == [("alice", "a pass is running")]
-        assert stage.due_at() == lease
+        assert stage.due_at() == float(lease or 0)
 
     def test_a_run_whose_lease_is_over_is_claimed_again_and_the_late_one_changes_nothing(
         self, stage: Stage
@@ -509,6 +510,19 @@ class TestBroken:
         else:
             stage.client.hset(keys.run, how, "a stranger's")
 
+    def test_a_bug_of_our_own_is_no_agents_fault(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stage.enable()
+        stage.give()
+
+        def bug(*_: object, **__: object) -> None:
+            raise KeyError("bug")
+
+        monkeypatch.setattr(Runs, "claim", bug)
+        with pytest.raises(KeyError, match="bug"):
+            stage.tick()
+
     @pytest.mark.parametrize("how", ["type", "not_before", "unpublished"])
     def test_it_is_put_off_and_named(self, stage: Stage, how: str) -> None:
         stage.enable()
@@ -521,11 +535,12 @@ class TestBroken:
         assert (whose, str(reason).partition(" (")[0]) == ("alice", "its keys cannot be read")
         assert stage.due_at() == stage.now + stage.settings.sweep_s
 
-    def test_the_sweep_goes_on_to_the_others(self, stage: Stage) -> None:
+    @pytest.mark.parametrize("how", ["type", "not_before", "unpublished"])
+    def test_the_sweep_goes_on_to_the_others(self, stage: Stage, how: str) -> None:
         for agent in ("alice", "bob"):
             stage.give(agent)
         stage.client.delete(stage.runs.keys.due)
-        self.break_up(stage, "type")
+        self.break_up(stage, how)
         stage.scheduler.sweep()
         assert stage.due_at("bob") == stage.now
 
@@ -630,11 +645,59 @@ class TestSweep:
         stage.scheduler.sweep()
         assert stage.due_at() == stage.now + 45
 
-    def test_every_agent_however_many(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("worker.scheduler.STRIDE", 10)
-        agents = {f"agent-{number}" for number in range(45)}
+    @pytest.fixture
+    def many(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
+        """400 agents, each with enough waiting; strides of about ten."""
+        monkeypatch.setattr("worker.sweep.STRIDE", 10)
+        agents = {f"agent-{number}" for number in range(400)}
         stage.client.zadd(stage.runs.keys.agents, dict.fromkeys(agents, stage.now))
-        assert stage.scheduler._all_agents() == agents
+        pipe = stage.client.pipeline(transaction=False)
+        for agent in agents:
+            pipe.zadd(stage.runs.keys.agent(agent).unconsolidated, {"1": 1, "2": 1, "3": 1})
+        pipe.execute()
+        return stage
+
+    def marked(self, stage: Stage) -> int:
+        return int(stage.client.zcard(stage.runs.keys.due))
+
+    def test_every_agent_however_many(self, many: Stage) -> None:
+        many.scheduler.sweep()
+        assert self.marked(many) == 400
+
+    def test_a_stride_is_a_few_round_trips(
+        self, many: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("worker.sweep.STRIDE", 1000)
+        connection = many.client.connection_pool.get_connection()
+        many.client.connection_pool.release(connection)
+        sends = 0
+        send = connection.send_packed_command
+
+        def counted(*args: object, **options: object) -> object:
+            nonlocal sends
+            sends += 1
+            return send(*args, **options)
+
+        monkeypatch.setattr(connection, "send_packed_command", counted)
+        many.scheduler.sweep()
+        assert sends < 10
+        assert self.marked(many) == 400
+
+    def test_between_strides_it_hears_that_it_is_to_stop(self, many: Stage) -> None:
+        many.scheduler.stop()
+        many.scheduler.sweep()
+        assert 0 < self.marked(many) < 400
+
+    def test_between_strides_it_hears_that_another_leads(self, many: Stage) -> None:
+        assert many.another().leads()
+        many.scheduler.sweep()
+        assert 0 < self.marked(many) < 400
+
+    def test_between_strides_it_keeps_the_lead(self, many: Stage) -> None:
+        assert many.scheduler.leads()
+        many.client.pexpire(many.runs.keys.leader, 2000)
+        many.scheduler.sweep()
+        assert many.client.pttl(many.runs.keys.leader) > 5000
 
     @pytest.mark.parametrize("when", ["sweep", "tick"])
     def test_an_insight_that_was_not_published_is(self, stage: Stage, when: str) -> None:

@@ -61,7 +61,7 @@ class TestDeadlines:
 
 
 class TestDefaults:
-    """SEED's figures."""
+    """The figures of docs/settings.md, where other modules rely on them."""
 
     def test_the_pass(self) -> None:
         settings = Settings()
@@ -80,6 +80,27 @@ class TestDefaults:
         assert load().window_size == 7
         monkeypatch.setenv("REMQ_WINDOW_SIZE", "")
         assert load().window_size == 20
+
+
+class TestNames:
+    """REMQ_ and the name, or the name that another package reads too."""
+
+    @pytest.mark.parametrize(
+        ("name", "named"),
+        [
+            ("lease_s", "REMQ_LEASE_S"),
+            ("openai_api_key", "OPENAI_API_KEY"),
+            ("openai_base_url", "OPENAI_BASE_URL"),
+            ("rq_key_prefix", "RQ_KEY_PREFIX"),
+            ("no_setting", "REMQ_NO_SETTING"),
+        ],
+    )
+    def test_the_variable(self, name: str, named: str) -> None:
+        assert variable(name) == named
+
+    def test_rq_s_prefix_is_read_from_rq_s_variable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RQ_KEY_PREFIX", "acme-rq")
+        assert load().rq_key_prefix == "acme-rq"
 
 
 class TestModel:

@@ -1,11 +1,15 @@
 """Items, connections, deletion: every change is one script, with a revision in the feed."""
 
+from collections.abc import Callable
+
 import pytest
 import redis
+from redis.exceptions import ResponseError
 
 from producer import Event
-from tests.stage import DAY, NOW, apply, remember
-from worker.errors import MemoryNotFound
+from tests.scripted import dump
+from tests.stage import DAY, NOW, apply, recent_insights, remember
+from worker.errors import MemoryNotFound, Unreadable
 from worker.keys import Keys
 from worker.memory import retention
 from worker.memory.scripts import Script, run
@@ -121,12 +125,23 @@ def test_deleting_an_insight_leaves_the_connections_and_empties_their_reference(
     for text in ("a", "b", "c"):
         remember(alice, text)
     apply(alice, connections=[Connection(1, 2, "causes")], insight="a and b belong together")
-    (insight,) = alice.recent_insights(10)
+    (insight,) = recent_insights(alice, 10)
     assert alice.links(1)[0].insight_id == insight.id
     alice.delete(insight.id)
     assert [(link.field, link.insight_id) for link in alice.links(1)] == [("1:2:causes", None)]
     alice.delete(1)
     assert alice.client.hlen(alice.keys.connections) == 0
+
+
+@pytest.mark.parametrize("value", ["a secret", "x|run|1", "1|run|x", b"\xff"])
+def test_a_connection_that_cannot_be_read_is_named(alice: AgentMemory, value: str | bytes) -> None:
+    for text in ("a", "b", "c"):
+        remember(alice, text)
+    apply(alice, connections=[Connection(1, 2, "causes")])
+    alice.client.hset(alice.keys.connections, "1:2:causes", value)
+    with pytest.raises(Unreadable, match="A connection of memory 1 of agent 'alice'") as fault:
+        alice.links(1)
+    assert "secret" not in str(fault.value)
 
 
 def test_deleting_everything_leaves_no_index_behind(alice: AgentMemory) -> None:
@@ -166,8 +181,73 @@ def test_a_script_is_taught_again_after_the_server_forgot_it(alice: AgentMemory)
 
 
 def test_a_script_refuses_wrong_names() -> None:
-    with pytest.raises(KeyError, match="lead takes"):
+    with pytest.raises(TypeError, match="lead takes"):
         Script.load("lead").call({"leader": "k"}, {"token": "t"})
+
+
+#: What changes a memory, and the keys it writes.
+CHANGES: dict[str, tuple[Callable[[AgentMemory], object], set[str]]] = {
+    "write": (
+        lambda memory: remember(memory, "new", expires_at=NOW + DAY),
+        {"seen", "items", "unconsolidated", "expiring", "provenance", "rev", "epoch", "changes"},
+    ),
+    "touch": (lambda memory: memory.touch([1, 2], NOW), {"rev", "changes", "run", "item 2"}),
+    "delete": (
+        lambda memory: memory.delete(1),
+        {"items", "unconsolidated", "expiring", "provenance", "insights", "rev", "changes",
+         "connections", "links 2"},
+    ),
+}  # fmt: skip
+
+
+class TestKeysOfAnother:
+    """A key that holds something else stops a change before its first write."""
+
+    @pytest.fixture
+    def linked(self, alice: AgentMemory) -> AgentMemory:
+        """A memory of three items, 1 and 2 of them connected, and an insight, 4."""
+        for text in ("a", "b", "c"):
+            remember(alice, text, expires_at=NOW + DAY)
+        apply(alice, connections=[Connection(1, 2, "causes")], insight="these belong together")
+        remember(alice, "waits")
+        return alice
+
+    @pytest.mark.parametrize(
+        ("change", "name"), [(change, name) for change in CHANGES for name in CHANGES[change][1]]
+    )
+    def test_one_of_another_type(self, linked: AgentMemory, change: str, name: str) -> None:
+        kind, _, number = name.partition(" ")
+        key = getattr(linked.keys, kind)
+        key = key(number) if number else key
+        spoil = linked.client.set if linked.client.type(key) != b"string" else linked.client.sadd
+        linked.client.delete(key)
+        spoil(key, "a stranger's")
+        self.refuses(linked, change, "WRONGTYPE")
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_a_revision_that_is_no_number(self, linked: AgentMemory, change: str) -> None:
+        linked.client.set(linked.keys.rev, "a stranger's")
+        self.refuses(linked, change, "rev is no number")
+
+    def refuses(self, memory: AgentMemory, change: str, message: str) -> None:
+        memory.reserve(1)  # An id that is handed out and not used is a gap, no harm.
+        before = dump(memory)
+        with pytest.raises(ResponseError, match=message):
+            CHANGES[change][0](memory)
+        after = dump(memory)
+        assert {**after, memory.keys.ids.encode(): b""} == {**before, memory.keys.ids.encode(): b""}
+
+    @pytest.mark.parametrize("count", ["a stranger's", "1.5", None])
+    def test_an_item_whose_recalls_cannot_be_counted_is_left_out_of_a_touch(
+        self, linked: AgentMemory, count: str | None
+    ) -> None:
+        linked.client.hdel(linked.keys.item(1), "access_count")
+        if count is not None:
+            linked.client.hset(linked.keys.item(1), "access_count", count)
+        before = linked.client.hgetall(linked.keys.item(1))
+        linked.touch([1, 2], NOW)
+        assert linked.client.hgetall(linked.keys.item(1)) == before
+        assert linked.get(2).access_count == 1
 
 
 class TestForgetting:

@@ -16,7 +16,6 @@ from tests.chat_server import ChatServer
 from worker.config import ConfigStore
 from worker.connect import Client
 from worker.dead import DeadLetters
-from worker.jobs import agent_memory, config_store
 from worker.keys import Keys
 from worker.memory.item import Item
 from worker.models import choose_model
@@ -26,6 +25,7 @@ from worker.runs import Runs
 from worker.scheduler import Scheduler, Tick
 from worker.settings import Settings
 from worker.sleep.report import Report
+from worker.stores import agent_memory, config_store
 from worker.writer import Tally, Writer
 
 NOTES = [

@@ -33,12 +33,12 @@ from tests.faults import Died, ill, mortal
 from worker.config import Config, ConfigStore
 from worker.errors import StoreError
 from worker.group import GROUP
-from worker.jobs import agent_memory, config_store
 from worker.memory.item import Item
 from worker.memory.scripts import Script
 from worker.memory.store import AgentMemory
 from worker.outage import LONGEST_S, Outage
 from worker.settings import Settings
+from worker.stores import agent_memory, config_store
 from worker.writer import CALL_SIZE, RECLAIM_ROUND, Tally, Writer
 
 LOG = logging.getLogger("remq.writer")

@@ -28,7 +28,7 @@ class Config:
 
     enabled: bool = False
     model: str = ""
-    interval_minutes: float = 30
+    interval_minutes: float = 30.0
     window_size: int = 20
     min_items: int = 3
     max_connections: int = 5
@@ -65,6 +65,8 @@ class Config:
         return replace(self, **changes)
 
 
+#: What each run-time setting is read as: a switch, a text or a number.
+_KINDS: dict[str, type[Any]] = {field.name: type(field.default) for field in fields(Config)}
 #: The lowest and highest a number may be; both hold.
 _BOUNDS: dict[str, tuple[float, float]] = {
     "interval_minutes": (0.001, 525_600),
@@ -80,10 +82,10 @@ _SWITCH = {
 
 def parse(name: str, text: str) -> bool | int | float | str:
     """Read a run-time setting. Raises SettingsError naming what is wanted."""
-    kinds = {field.name: type(getattr(Config(), field.name)) for field in fields(Config)}
-    if name not in kinds:
-        raise SettingsError(f"There is no run-time setting {name!r}; there are {', '.join(kinds)}.")
-    kind = kinds[name]
+    kind = _KINDS.get(name)
+    if kind is None:
+        names = ", ".join(_KINDS)
+        raise SettingsError(f"There is no run-time setting {name!r}; there are {names}.")
     if kind is bool:
         value = _SWITCH.get(text.strip().lower())
         if value is None:
@@ -91,12 +93,11 @@ def parse(name: str, text: str) -> bool | int | float | str:
         return value
     if kind is str:
         return text
-    number = float if name == "interval_minutes" else int
     low, high = _BOUNDS[name]
     try:
-        count = number(text)
+        count: float = kind(text)
     except ValueError:
-        wanted = "a number" if number is float else "a whole number"
+        wanted = "a number" if kind is float else "a whole number"
         raise SettingsError(f"{name} is {wanted}, not {text[:20]!r}.") from None
     if not low <= count <= high:
         raise SettingsError(f"{name} lies between {low:g} and {high:g}, not {text[:20]}.")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pydantic import SecretStr
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -15,6 +16,7 @@ from redis.exceptions import (
     NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
+    RedisClusterException,
     RedisError,
 )
 from redis.exceptions import ConnectionError as ServerConnectionError
@@ -25,15 +27,35 @@ from producer.connect import connect as open_url
 from worker.errors import SettingsError, StoreError, StoreUnavailable
 from worker.settings import Settings
 
+__all__ = [
+    "BLOCK_S",
+    "SCHEMES",
+    "SERVER_FAULTS",
+    "Client",
+    "Connect",
+    "ServerFault",
+    "by_url",
+    "in_full",
+    "memory",
+    "queue",
+    "sentence",
+    "shown",
+    "spoken",
+]
+
 #: Longer than any BLOCK we ask for, so that a quiet server is not taken for a dead one.
 SOCKET_TIMEOUT_S = 10.0
 #: The longest a blocking read waits.
 BLOCK_S = 2.0
 
-__all__ = ["SCHEMES", "by_url", "memory", "queue", "sentence", "shown", "spoken"]
-
 #: A server that answers at all; `Any` since redis-py types its cluster apart from its client.
 Client = Any
+#: Opens a connection to a URL; for None to RQ's server: `REMQ_QUEUE_URL`, else the memory's.
+Connect = Callable[[str | None], Client]
+
+#: What redis-py raises when a server fails; a cluster's own faults are no RedisError.
+SERVER_FAULTS = (RedisError, RedisClusterException)
+ServerFault = RedisError | RedisClusterException
 
 
 def memory(settings: Settings, *, retries: int = 3) -> Client:
@@ -52,7 +74,7 @@ def memory(settings: Settings, *, retries: int = 3) -> Client:
 
 def queue(settings: Settings, *, retries: int = 3, timeout_s: float = SOCKET_TIMEOUT_S) -> Client:
     """Connect to RQ's server (`REMQ_QUEUE_URL`, or the memory's)."""
-    url = settings.queue_url or settings.redis_url
+    url = settings.queue_place
     if url is None:
         return memory(settings)
     return by_url(url.get_secret_value(), retries=retries, timeout_s=timeout_s)
@@ -70,18 +92,25 @@ def by_url(url: str, *, retries: int = 3, timeout_s: float = SOCKET_TIMEOUT_S) -
         raise SettingsError(str(error)) from None
 
 
+def in_full(url: SecretStr | None) -> str:
+    """A server's URL with its password, to connect or to name it by; words where none is set."""
+    return url.get_secret_value() if url else "the server"
+
+
 @contextmanager
 def spoken(url: str) -> Iterator[None]:
     """Turn a fault of the server into one sentence about `url`."""
     try:
         yield
-    except RedisError as error:
+    except SERVER_FAULTS as error:
         raise sentence(error, url) from error
 
 
-def sentence(error: RedisError, url: str) -> StoreError:
+def sentence(error: ServerFault, url: str) -> StoreError:
     """Say what a fault means and what to do; never with a password or a value."""
     place = shown(url)
+    if isinstance(error, RedisClusterException):
+        return StoreUnavailable(f"{place} is no cluster that answers ({type(error).__name__}).")
     if "NOAUTH" in str(error) or "Authentication required" in str(error):
         return StoreError(f"{place} wants a password: put it into the URL.")
     if isinstance(error, AuthenticationError) or "WRONGPASS" in str(error):
@@ -111,7 +140,3 @@ def _first_word(error: RedisError) -> str:
     """The error's code alone, e.g. MISCONF: the rest may quote a value."""
     words = str(error).split()
     return words[0] if words and words[0].isupper() else "see the server's log"
-
-
-#: Opens a connection to a URL, or to the memory's own server for None.
-Connect = Callable[[str | None], Client]

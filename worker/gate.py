@@ -1,6 +1,5 @@
 """Whether an agent is idle, asked for the settings at hand."""
 
-import os
 from dataclasses import dataclass, field
 
 from worker import connect
@@ -29,15 +28,14 @@ class Gate:
     _gate: IdleGate = field(init=False)
 
     def __post_init__(self) -> None:
-        rq_prefix = os.environ.get("RQ_KEY_PREFIX", "rq")
         specs = parse_queues(self.settings.agent_queues)
-        _refuse_own(specs, self.settings, rq_prefix)
+        _refuse_own(specs, self.settings)
         self._gate = IdleGate(
             specs,
             connect=self._open,
             quiet_s=self.settings.quiet_s,
             horizon_s=self.settings.horizon_s,
-            rq_prefix=rq_prefix,
+            rq_prefix=self.settings.rq_key_prefix,
         )
 
     def look(self, agent: str, record: RunRecord, now: float) -> Idle:
@@ -52,22 +50,19 @@ class Gate:
 
     def _open(self, url: str | None) -> Client:
         """Open a queue's server, RQ's where it names none. A slow one must not hold us up."""
-        return connect.by_url(url or _own_url(self.settings), retries=0, timeout_s=LOOK_S)
+        if url is None:
+            return connect.queue(self.settings, retries=0, timeout_s=LOOK_S)
+        return connect.by_url(url, retries=0, timeout_s=LOOK_S)
 
 
-def _own_url(settings: Settings) -> str:
-    own = settings.queue_url or settings.redis_url
-    return own.get_secret_value() if own else ""
-
-
-def _refuse_own(specs: tuple[QueueSpec, ...], settings: Settings, rq_prefix: str) -> None:
+def _refuse_own(specs: tuple[QueueSpec, ...], settings: Settings) -> None:
     """Refuse remq's own queue among the agents': a pass would see itself and give way for ever."""
     for own in (settings.queue, settings.queue + EXTRACT_SUFFIX):
         for spec in specs:
-            here = spec.url in {None, _own_url(settings)}
+            here = spec.url in {None, connect.in_full(settings.queue_place)}
             if here and (spec.kind, spec.name) in {
                 ("rq", own),
-                ("list", f"{rq_prefix}:queue:{own}"),
+                ("list", f"{settings.rq_key_prefix}:queue:{own}"),
             }:
                 raise SettingsError(
                     f"REMQ_AGENT_QUEUES names {spec.label}, remq's own queue: a pass would always "

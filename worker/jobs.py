@@ -6,19 +6,19 @@ from typing import Any
 
 from worker import connect
 from worker import settings as environment
-from worker.config import Config, ConfigStore
+from worker.config import Config
 from worker.connect import Client
+from worker.consolidation import Pass, Progress, silent
 from worker.errors import ModelError, PassRefused, SettingsError
 from worker.gate import Gate
-from worker.keys import Keys
-from worker.memory.store import AgentMemory
 from worker.models import permitted_model
 from worker.queue import EXTRACT_TIMEOUT_S, FORCE
 from worker.runs import Runs
 from worker.settings import Settings
 from worker.sleep import extract
-from worker.sleep.consolidate import Pass, Progress, silent
+from worker.sleep.model import Model
 from worker.sleep.report import Report
+from worker.stores import agent_memory, config_store
 
 log = logging.getLogger("remq.pass")
 
@@ -74,20 +74,9 @@ def run_claimed(
         log.info("run is not ours any more agent=%s run=%s", agent, token)
         return None
     config = config_store(client, settings).for_agent(agent)
-    try:
-        model = permitted_model(settings, config)
-        gate = None if force else Gate(client, settings)
-    except (PassRefused, SettingsError) as error:
-        log.warning("pass refused agent=%s run=%s: %s", agent, token, error)
-        # What was switched off waits for that alone: once it is on again, nothing holds it up.
-        wait_s = config.backoff_s if config.enabled else 0
-        runs.put_off(agent, token, str(error), time.time() + wait_s)
+    model = _admitted(runs, config, agent, token, force=force)
+    if model is None:
         return None
-    if gate is not None:
-        idle = gate.look(agent, runs.record(agent), time.time())
-        if not idle.idle:
-            runs.put_off(agent, token, idle.reason, time.time() + settings.defer_s)
-            return None
     return Pass(
         agent_memory(client, settings, agent),
         runs,
@@ -104,11 +93,21 @@ def run_claimed(
     ).perform()
 
 
-def config_store(client: Client, settings: Settings) -> ConfigStore:
-    """The run-time settings on a server, over those of this environment."""
-    return ConfigStore(client, Keys(settings.prefix), Config.from_settings(settings))
-
-
-def agent_memory(client: Client, settings: Settings, agent: str) -> AgentMemory:
-    """One agent's memory on a server."""
-    return AgentMemory(client, Keys(settings.prefix).agent(agent), feed_max=settings.feed_max)
+def _admitted(runs: Runs, config: Config, agent: str, token: str, *, force: bool) -> Model | None:
+    """The model that a started run may ask; None if the run was put off: not allowed, or busy."""
+    settings = runs.settings
+    try:
+        model = permitted_model(settings, config)
+        gate = None if force else Gate(runs.client, settings)
+    except (PassRefused, SettingsError) as error:
+        log.warning("pass refused agent=%s run=%s: %s", agent, token, error)
+        # What was switched off waits for that alone: once it is on again, nothing holds it up.
+        wait_s = config.backoff_s if config.enabled else 0
+        runs.put_off(agent, token, str(error), time.time() + wait_s)
+        return None
+    if gate is not None:
+        idle = gate.look(agent, runs.record(agent), time.time())
+        if not idle.idle:
+            runs.put_off(agent, token, idle.reason, time.time() + settings.defer_s)
+            return None
+    return model

@@ -8,14 +8,16 @@ import math
 import time
 from collections.abc import Callable
 
-from redis.exceptions import RedisClusterException, RedisError, ResponseError
+from redis.exceptions import ResponseError
 
-from worker.connect import sentence, shown
+from worker.connect import SERVER_FAULTS, ServerFault, in_full, sentence
+from worker.errors import StoreError
 from worker.settings import Settings
 
-#: What a client raises when its server fails; a cluster's own faults are no RedisError.
-FAULTS = (RedisError, RedisClusterException)
-Fault = RedisError | RedisClusterException
+#: What a role meets when a server fails: redis-py's errors for the memory's server, and a sentence
+#: that names the server where it is another, RQ's say.
+FAULTS = (*SERVER_FAULTS, StoreError)
+Fault = ServerFault | StoreError
 
 #: Seconds of the first pause and of the longest; each is twice the one before.
 FIRST_S = 0.1
@@ -45,7 +47,7 @@ class Outage:
         """`stopping` says whether the role was told to stop; it ends a pause."""
         self.log = log
         self.lasts = False
-        self._url = settings.redis_url.get_secret_value() if settings.redis_url else "the server"
+        self._url = in_full(settings.redis_url)
         self._stopping = stopping
         self._sleep = sleep
         self._clock = clock
@@ -80,9 +82,7 @@ class Outage:
 
     def said(self, error: Fault) -> str:
         """A fault in one sentence, without a password or a value."""
-        if isinstance(error, RedisError):
-            return str(sentence(error, self._url))
-        return f"{shown(self._url)} is no cluster that answers ({type(error).__name__})."
+        return str(error if isinstance(error, StoreError) else sentence(error, self._url))
 
 
 def is_group_gone(error: Fault) -> bool:

@@ -7,15 +7,17 @@ callback, no webhook. Payloads are JSON, never pickle, and hold ids only.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from redis.exceptions import ResponseError
-from rq import Queue
+from rq import Queue, worker_registration
 from rq.exceptions import NoSuchJobError, TimeoutFormatError
 from rq.job import Job
 from rq.serializers import JSONSerializer
-from rq.utils import decode_redis_hash, import_attribute
+from rq.utils import decode_redis_hash, import_attribute, utcparse
 
+from worker import connect
 from worker.connect import Client
 from worker.errors import RemqError
 from worker.settings import Settings
@@ -32,6 +34,9 @@ EXTRACT_TIMEOUT_S = 120
 #: How long the hash of a finished or failed job stays for people to look at.
 RESULT_TTL_S = 500
 FAILURE_TTL_S = 86_400
+#: How long a worker without a sign of life counts as one, and about how long it waits for a server
+#: that is frozen. RQ's own is seven minutes.
+WORKER_TTL_S = 60
 
 #: What of a job's hash is read. The rest could name a callback, a webhook, a job to go on with, a
 #: repetition or a retry.
@@ -125,9 +130,37 @@ _ARGUMENTS: Mapping[str, Callable[[list[str]], bool]] = {
 
 
 class OwnQueue(Queue):
-    """A queue of our own jobs."""
+    """A queue of our own jobs. A fault of its server is a StoreError that names that server."""
 
     job_class = OwnJob
+    place = "RQ's server"
+
+    def spoken(self) -> AbstractContextManager[None]:
+        """Turn a fault of this queue's server into a sentence: it need not be the memory's."""
+        return connect.spoken(self.place)
+
+    @property
+    def count(self) -> int:
+        """How many jobs wait."""
+        with self.spoken():
+            return super().count
+
+    def has_worker(self, now: float) -> bool:
+        """Whether a worker that listens to this queue has given a sign of life lately.
+
+        RQ keeps the names of workers that were killed for a while.
+        """
+        with self.spoken():
+            names = worker_registration.get_keys(self)
+            return any(now - self._heartbeat(name) < WORKER_TTL_S for name in names)
+
+    def _heartbeat(self, worker: str) -> float:
+        """When a worker gave its last sign of life, Unix seconds; 0 if that is not known."""
+        told: Any = self.connection.hget(worker, "last_heartbeat")
+        try:
+            return utcparse(told.decode()).timestamp() if told else 0.0
+        except ValueError:
+            return 0.0
 
     @classmethod
     def lpop(
@@ -140,44 +173,48 @@ class OwnQueue(Queue):
 
 def pass_queue(client: Client, settings: Settings) -> OwnQueue:
     """The queue of passes."""
-    return _queue(client, settings.queue)
+    return _queue(client, settings, settings.queue)
 
 
 def extract_queue(client: Client, settings: Settings) -> OwnQueue:
     """The queue of extractions on write."""
-    return _queue(client, settings.queue + EXTRACT_SUFFIX)
+    return _queue(client, settings, settings.queue + EXTRACT_SUFFIX)
 
 
-def _queue(client: Client, name: str) -> OwnQueue:
-    return OwnQueue(name, connection=client, serializer=JSONSerializer, job_class=OwnJob)
+def _queue(client: Client, settings: Settings, name: str) -> OwnQueue:
+    queue = OwnQueue(name, connection=client, serializer=JSONSerializer, job_class=OwnJob)
+    queue.place = connect.in_full(settings.queue_place)
+    return queue
 
 
 def enqueue_pass(
     queue: OwnQueue, settings: Settings, agent: str, token: str, *, force: bool = False
 ) -> str:
     """Put a claimed run into the queue; the job's id. `force` passes over the idle gate."""
-    job = queue.enqueue_call(
-        CONSOLIDATE,
-        args=(agent, token, *((FORCE,) if force else ())),
-        timeout=settings.job_timeout_s,
-        result_ttl=RESULT_TTL_S,
-        failure_ttl=FAILURE_TTL_S,
-        description=f"remq pass {token}",
-        job_id=job_id(token),
-    )
+    with queue.spoken():
+        job = queue.enqueue_call(
+            CONSOLIDATE,
+            args=(agent, token, *((FORCE,) if force else ())),
+            timeout=settings.job_timeout_s,
+            result_ttl=RESULT_TTL_S,
+            failure_ttl=FAILURE_TTL_S,
+            description=f"remq pass {token}",
+            job_id=job_id(token),
+        )
     return str(job.id)
 
 
 def enqueue_extraction(queue: OwnQueue, agent: str, ids: Sequence[int]) -> None:
     """Ask for the entities and topics of items just stored."""
-    queue.enqueue_call(
-        EXTRACT,
-        args=(agent, *map(str, ids)),
-        timeout=EXTRACT_TIMEOUT_S,
-        result_ttl=0,
-        failure_ttl=FAILURE_TTL_S,
-        description=f"remq extraction of {len(ids)} items",
-    )
+    with queue.spoken():
+        queue.enqueue_call(
+            EXTRACT,
+            args=(agent, *map(str, ids)),
+            timeout=EXTRACT_TIMEOUT_S,
+            result_ttl=0,
+            failure_ttl=FAILURE_TTL_S,
+            description=f"remq extraction of {len(ids)} items",
+        )
 
 
 def job_id(token: str) -> str:
@@ -187,4 +224,5 @@ def job_id(token: str) -> str:
 
 def is_waiting(queue: OwnQueue, token: str) -> bool:
     """Whether a run's job still waits in the queue."""
-    return queue.connection.lpos(queue.key, job_id(token)) is not None
+    with queue.spoken():
+        return queue.connection.lpos(queue.key, job_id(token)) is not None

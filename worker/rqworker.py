@@ -29,16 +29,13 @@ from worker import settings as environment
 from worker.connect import Client
 from worker.errors import RemqError
 from worker.models import choose_model
-from worker.queue import OwnJob, OwnQueue, extract_queue, pass_queue
+from worker.queue import WORKER_TTL_S, OwnJob, OwnQueue, extract_queue, pass_queue
 from worker.settings import Settings
 
 log = logging.getLogger("remq.worker")
 
 #: Pause before a worker that lost its server begins again.
 RESTART_PAUSE_S = 2
-#: How long a worker without a sign of life counts as one, and about how long it waits for a server
-#: that is frozen. RQ's own is seven minutes.
-WORKER_TTL_S = 60
 
 
 class OwnWorker(Worker):
@@ -113,9 +110,14 @@ class SpawningWorker(OwnWorker, SpawnWorker):
 def do_one(worker_key: str, job_id: str, queue_name: str) -> None:
     """Do one job in this process, as the child of a spawning worker, and end the process.
 
-    Raises RemqError if the worker or the job is gone by now.
+    Raises RemqError if the worker or the job is gone by now, StoreError if RQ's server fails.
     """
-    client = connect.queue(environment.load())
+    settings = environment.load()
+    with connect.spoken(connect.in_full(settings.queue_place)):
+        _do_one(connect.queue(settings), worker_key, job_id, queue_name)
+
+
+def _do_one(client: Client, worker_key: str, job_id: str, queue_name: str) -> None:
     kinds = {"connection": client, "job_class": OwnJob, "serializer": JSONSerializer}
     worker = SpawningWorker.find_by_key(worker_key, queue_class=OwnQueue, **kinds)
     try:
@@ -148,7 +150,10 @@ def run(client: Client, settings: Settings, *, burst: bool = False) -> None:
 
 
 def _work(client: Client, settings: Settings, *, burst: bool) -> bool:
-    """Let RQ work; False if its server failed and it was not told to stop."""
+    """Let RQ work; False if its server failed and it was not told to stop.
+
+    Raises StoreError for a server that fails in a burst.
+    """
     kind = ForkingWorker if forks(settings) else SpawningWorker
     queues = [pass_queue(client, settings), extract_queue(client, settings)]
     try:
@@ -160,10 +165,10 @@ def _work(client: Client, settings: Settings, *, burst: bool) -> bool:
             log_job_description=False,
         )
         worker.work(burst=burst, logging_level=None)
-    except RedisError:
+    except RedisError as error:
         # It wants its server also to say farewell.
         if burst:
-            raise
+            raise connect.sentence(error, connect.in_full(settings.queue_place)) from error
         return False
     return burst or worker.told_to_stop
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from worker.connect import Client
+from worker.errors import reading
 from worker.keys import Keys
 from worker.memory.item import Item
 from worker.memory.scripts import Call, Script
 from worker.memory.scripts import run as run_script
+from worker.memory.store import AgentMemory
 from worker.settings import Settings
 from worker.sleep.plan import Plan
 from worker.sleep.report import Report
@@ -43,13 +45,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """An agent's run as it stands. Times are Unix seconds, 0 for never."""
+    """What is read of an agent's run as it stands. Times are Unix seconds, 0 for never."""
 
     state: str = "idle"
     token: str = ""
-    number: int = 0
     claimed_at: float = 0.0
-    lease_until: float = 0.0
     not_before: float = 0.0
     deferred_reason: str = ""
     last_recall_at: float = 0.0
@@ -57,13 +57,12 @@ class RunRecord:
 
     @classmethod
     def from_row(cls, row: dict[bytes, bytes]) -> "RunRecord":
-        """Read the run hash; empty for an agent that never had a pass."""
+        """Read the run hash; empty for an agent that never had a pass. Raises ValueError."""
         text = {name.decode(): value.decode() for name, value in row.items()}
-        numbers = ("claimed_at", "lease_until", "not_before", "last_recall_at")
+        numbers = ("claimed_at", "not_before", "last_recall_at")
         return cls(
             state=text.get("state", "idle"),
             token=text.get("token", ""),
-            number=int(text.get("number", 0)),
             deferred_reason=text.get("deferred_reason", ""),
             unpublished=text.get("unpublished", ""),
             **{name: float(text.get(name, 0)) for name in numbers},
@@ -95,8 +94,13 @@ class Runs:
         self.clock = clock
 
     def record(self, agent: str) -> RunRecord:
-        """An agent's run as it stands."""
-        return RunRecord.from_row(self.client.hgetall(self.keys.agent(agent).run))
+        """An agent's run as it stands. Raises Unreadable."""
+        return self.read(agent, self.client.hgetall(self.keys.agent(agent).run))
+
+    def read(self, agent: str, row: dict[bytes, bytes]) -> RunRecord:
+        """An agent's run by its hash, which was read already. Raises Unreadable."""
+        with reading(f"The run record of agent {agent!r}"):
+            return RunRecord.from_row(row)
 
     def claim(self, agent: str, *, gone: str = "", force: bool = False) -> Claim:
         """Ask for an agent's next run. `gone` is the token of a queued run whose job vanished.
@@ -128,6 +132,15 @@ class Runs:
         """End a claimed run without a pass; it may be claimed again from `until` on."""
         if self._finish(agent, token, until, reason, []):
             self.mark_due(agent, until)
+
+    def defer(self, agent: str, reason: str, until: float) -> None:
+        """Put off a busy agent that has no claimed run; it is not looked at before `until`.
+
+        In the run's record too: else the agent's next event would make it due at once.
+        """
+        deferred = {"deferred_reason": reason, "deferred_until": repr(until)}
+        self.client.hset(self.keys.agent(agent).run, mapping=deferred)
+        self.mark_due(agent, until)
 
     def finish(self, report: Report, not_before: float) -> bool:
         """End a run that changed no memory, with its report; False if it is not ours any more."""
@@ -202,17 +215,18 @@ class Runs:
         """Put an agent's new insight on the insights stream, if it is not there yet.
 
         At least once: a crash in between repeats it, with the same run. One that was deleted
-        meanwhile is not published.
+        meanwhile, or cannot be read, is not published. Raises Unreadable for a spoilt mark.
         """
         keys = self.keys.agent(agent)
         unpublished = self.client.hget(keys.run, "unpublished")
         if unpublished is None:
             return
-        mark = unpublished.decode()
-        insight_id, run, _ = mark.split("|")
-        row = self.client.hgetall(keys.item(insight_id))
-        if row:
-            self._announce(self.client, Item.from_fields(int(insight_id), row), agent, run)
+        with reading(f"The run record of agent {agent!r}"):
+            mark = unpublished.decode()
+            insight_id, run, _ = mark.split("|")
+            wanted = int(insight_id)
+        for insight in AgentMemory(self.client, keys).items([wanted]):
+            self._announce(self.client, insight, agent, run)
         self._note_published(agent, mark)
 
     def _announce(self, client: Client, insight: Item, agent: str, run: str) -> None:
@@ -233,9 +247,10 @@ class Runs:
         run_script(self.client, call)
 
     def reports(self, agent: str, count: int = 1) -> list[Report]:
-        """The newest reports of an agent's passes, newest first."""
+        """The newest reports of an agent's passes, newest first. Raises Unreadable."""
         rows = self.client.xrevrange(self.keys.agent(agent).passes, count=count)
-        return [Report.from_fields(row) for _, row in rows]
+        with reading(f"A report of agent {agent!r}"):
+            return [Report.from_fields(row) for _, row in rows]
 
     # Who is due.
 

@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 
 from worker.config import Config, ConfigStore
 from worker.connect import Client
-from worker.dead import DeadLetters
+from worker.errors import Unreadable
 from worker.gate import Gate
 from worker.keys import Keys
 from worker.memory.scripts import Script
@@ -24,21 +24,17 @@ from worker.outage import FAULTS, Outage, is_about_data
 from worker.queue import OwnQueue, enqueue_pass, is_waiting
 from worker.runs import Claim, RunRecord, Runs
 from worker.settings import Settings
-from worker.writer import GROUP
+from worker.sweep import Sweep
 
 log = logging.getLogger("remq.scheduler")
 
 _LEAD = Script.load("lead")
 _RESIGN = Script.load("resign")
 
-#: Due agents looked at in one tick, and agents mended in one stride of the walk.
+#: Due agents looked at in one tick.
 TICK_AGENTS = 100
-STRIDE = 500
-#: A consumer without entries that was silent this long belongs to a writer that is gone.
-CONSUMER_GONE_S = 3600
 #: How long a job that was taken from the queue may need until its run has started.
 STARTING_S = 30
-DAY_S = 86_400
 
 
 @dataclass(slots=True)
@@ -143,16 +139,18 @@ class Scheduler:
         return done
 
     def sweep(self) -> None:
-        """Mend what a crash left: agents not marked due, insights not published, old traces."""
-        broken = Tick()
-        for agent in self._all_agents():
-            with self._apart(agent, broken):
-                self._mend(agent)
-        now = self.clock()
-        DeadLetters(self.client, self.keys, self.settings.dead_max).forget_older(
-            now - self.settings.dead_max_age_days * DAY_S
-        )
-        self._drop_consumers()
+        """Mend what a crash left: agents not marked due, insights not published, old traces.
+
+        It ends early when it is told to stop, or when another has taken over the lead.
+        """
+        Sweep(
+            self.client,
+            self.settings,
+            self.config,
+            self.runs,
+            go_on=lambda: not self._stop.is_set() and self.leads(),
+            clock=self.clock,
+        ).walk()
 
     def _candidates(self, allowed: set[str] | None) -> list[tuple[str, float]]:
         """Who is due now. With the switch off for all, only agents with settings of their own."""
@@ -171,7 +169,7 @@ class Scheduler:
         """Put an agent off whose keys cannot be read, so that it does not hold up the others."""
         try:
             yield
-        except (ResponseError, ValueError, KeyError) as error:
+        except (ResponseError, Unreadable) as error:
             if isinstance(error, ResponseError) and not is_about_data(error):
                 raise
             reason = f"its keys cannot be read ({type(error).__name__})"
@@ -203,12 +201,8 @@ class Scheduler:
         done.warnings.extend(text for text in idle.warnings if text not in done.warnings)
         if not idle.idle:
             until = now + self.settings.defer_s
-            # In the run's record too: else the agent's next event would make it due at once.
-            self.client.hset(
-                self.keys.agent(agent).run,
-                mapping={"deferred_reason": idle.reason, "deferred_until": repr(until)},
-            )
-            self._put_off(agent, until, idle.reason, done)
+            self.runs.defer(agent, idle.reason, until)
+            self._tell(agent, until, idle.reason, done)
             return
         claim = self.runs.claim(agent, gone=self._vanished(record))
         if claim.taken:
@@ -238,6 +232,9 @@ class Scheduler:
 
     def _put_off(self, agent: str, until: float, reason: str, done: Tick) -> None:
         self.runs.mark_due(agent, until)
+        self._tell(agent, until, reason, done)
+
+    def _tell(self, agent: str, until: float, reason: str, done: Tick) -> None:
         done.deferred.append({"agent": agent, "until": until, "reason": reason})
         log.info("put off agent=%s: %s", agent, reason)
 
@@ -249,40 +246,3 @@ class Scheduler:
         lost = record.state == "queued" and not is_waiting(self.queue, record.token)
         late = self.clock() > record.claimed_at + min(self.settings.lease_s, STARTING_S)
         return record.token if lost and late else ""
-
-    def _all_agents(self) -> set[str]:
-        """Every agent. By a cursor: pages by rank would skip some, as their order moves."""
-        rows = self.client.zscan_iter(self.keys.agents, count=STRIDE)
-        return {member.decode() for member, _ in rows}
-
-    def _mend(self, agent: str) -> None:
-        """Mark an agent due if enough waits and it is on no list; publish what was not."""
-        keys = self.keys.agent(agent)
-        self.runs.publish(agent)
-        config = self.config.for_agent(agent)
-        if self.client.zcard(keys.unconsolidated) >= config.min_items:
-            record = self.runs.record(agent)
-            at = max(self.clock(), record.not_before)
-            self.client.zadd(self.keys.due, {agent: at}, nx=True)
-        self.client.zremrangebyscore(keys.seen, "-inf", f"({self._forget_seen_before()!r}")
-
-    def _forget_seen_before(self) -> float:
-        """Event ids go only when older than both the setting and the oldest event in the stream."""
-        oldest = self.client.xrange(self.keys.events, count=1)
-        arrived = [int(entry_id.partition(b"-")[0]) / 1000 for entry_id, _ in oldest]
-        return min([self.clock() - self.settings.seen_days * DAY_S, *arrived])
-
-    def _drop_consumers(self) -> None:
-        try:
-            consumers = self.client.xinfo_consumers(self.keys.events, GROUP)
-        except ResponseError:
-            return  # No stream or group yet: no writer has been here.
-        for consumer in consumers:
-            if consumer["pending"] == 0 and consumer["idle"] > CONSUMER_GONE_S * 1000:
-                self.client.xgroup_delconsumer(self.keys.events, GROUP, consumer["name"])
-
-
-def for_settings(client: Client, queue: OwnQueue, settings: Settings) -> Scheduler:
-    """A scheduler over the run-time settings of a server."""
-    base = Config.from_settings(settings)
-    return Scheduler(client, queue, settings, ConfigStore(client, Keys(settings.prefix), base))

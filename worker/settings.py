@@ -1,7 +1,7 @@
 """Every setting, its unit and its default. Built at the edge and handed down.
 
-Each is read from the environment as `REMQ_<NAME>`; the model's key and address come from the
-openai package's own `OPENAI_API_KEY` and `OPENAI_BASE_URL`.
+Each is read from the environment as `REMQ_<NAME>`, but what another package reads too has that
+package's name: `OPENAI_API_KEY`, `OPENAI_BASE_URL`, `RQ_KEY_PREFIX`.
 """
 
 from typing import Annotated, Literal, Self
@@ -117,6 +117,11 @@ class Settings(BaseSettings):
         240, description="How long a running pass is believed to live."
     )
     queue: str = Field("remq", pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="RQ's queue name.")
+    rq_key_prefix: str = Field(
+        "rq",
+        validation_alias=AliasChoices("RQ_KEY_PREFIX", "rq_key_prefix"),
+        description="How RQ's keys begin; RQ reads it too.",
+    )
     worker_start: Literal["auto", "fork", "spawn"] = Field(
         "auto", description="How a worker starts a pass; auto: spawn where fork is unsafe."
     )
@@ -127,6 +132,11 @@ class Settings(BaseSettings):
     )
     reply_ttl_s: Count = Field(30, description="How long an answer nobody fetches is kept.")
     recaller_agents: Count = Field(1000, description="Indexes a recaller keeps; oldest go first.")
+
+    @property
+    def queue_place(self) -> SecretStr | None:
+        """The URL of RQ's server: its own where it has one, else the memory's."""
+        return self.queue_url or self.redis_url
 
     @property
     def uses_openai(self) -> bool:
@@ -172,7 +182,9 @@ def load(**overrides: object) -> Settings:
 
 def variable(name: str) -> str:
     """The environment variable of a setting."""
-    return name.upper() if name.startswith("openai_") else f"REMQ_{name.upper()}"
+    field = Settings.model_fields.get(name)
+    alias = field.validation_alias if field else None
+    return str(alias.choices[0]) if isinstance(alias, AliasChoices) else f"REMQ_{name.upper()}"
 
 
 def _sentence(error: ValidationError) -> str:

@@ -17,14 +17,14 @@ from worker.config import Config, ConfigStore
 from worker.connect import Client
 from worker.dead import DeadLetters
 from worker.errors import RemqError
-from worker.group import GROUP, Consumer, Entry, Fields, Lingering
+from worker.group import Consumer, Entry, Fields, Lingering
 from worker.keys import Keys
 from worker.memory.scripts import Call, run_all
 from worker.memory.store import AgentMemory, written
 from worker.outage import FAULTS, Fault, Outage, is_about_data, is_group_gone
 from worker.settings import Settings
 
-__all__ = ["GROUP", "Tally", "Writer"]
+__all__ = ["Tally", "Writer"]
 
 log = logging.getLogger("remq.writer")
 

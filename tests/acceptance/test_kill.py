@@ -13,10 +13,10 @@ from tests.acceptance.processes import Company, Running
 from tests.chat_server import ChatServer, Reply, good_answer, prompt_of, step_of
 from tests.conftest import wait_until
 from worker.connect import Client
-from worker.jobs import agent_memory, config_store
 from worker.memory.store import AgentMemory
 from worker.runs import Runs
 from worker.settings import Settings
+from worker.stores import agent_memory, config_store
 from worker.writer import Writer
 
 pytestmark = pytest.mark.acceptance

@@ -12,9 +12,9 @@ from tests.acceptance.processes import Company, Running, remq
 from tests.chat_server import ChatServer, Reply, good_answer
 from tests.conftest import wait_until
 from worker.connect import Client
-from worker.jobs import agent_memory
 from worker.runs import Runs
 from worker.settings import Settings
+from worker.stores import agent_memory
 
 pytestmark = pytest.mark.acceptance
 

@@ -18,11 +18,11 @@ from tests.chat_server import ChatServer, Reply
 from tests.conftest import wait_until
 from tests.stage import remember
 from tests.strangers import PLANT, QUEUE, REFUSED, UNREADABLE, fetch, payload, put
-from worker.jobs import config_store
 from worker.memory.store import AgentMemory
 from worker.queue import CONSOLIDATE, FAILURE_TTL_S, enqueue_pass, pass_queue
 from worker.runs import Runs
 from worker.settings import Settings
+from worker.stores import config_store
 
 pytestmark = pytest.mark.acceptance
 

@@ -5,6 +5,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import pytest
+from redis import Redis
 
 from tests.acceptance.processes import free_ports
 from tests.cli.command_line import Remq, sentence
@@ -147,3 +148,19 @@ def test_a_queue_server_that_is_gone_is_named_and_not_the_memory_s(
     found = remq("status", "--json").json
     assert found["passes_queued"] is None
     assert f":{port}/0 cannot be reached" in found["faults"][-1]
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_queue_server_that_fails_is_named_and_not_the_memory_s(
+    remq: Remq, monkeypatch: pytest.MonkeyPatch, client: Client, server: str
+) -> None:
+    place = server.replace("/0", "/1")
+    monkeypatch.setenv("REMQ_QUEUE_URL", place)
+    remq("consolidation", "enable")
+    client.zadd("remq:due", {"alice": 1})
+    with Redis.from_url(place) as queue:
+        queue.set("rq:queue:remq", "no list")
+    for line in ("scheduler --once", "consolidation run --agent alice"):
+        assert f"{place} refused a command" in sentence(remq(*line.split())), line
+    for line in ("status --json", "doctor --json"):
+        assert f"{place} refused a command" in remq(*line.split()).out, line

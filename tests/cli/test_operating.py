@@ -11,12 +11,12 @@ from tests.cli.command_line import Remq, sentence
 from worker.cli import consolidation
 from worker.connect import Client
 from worker.dead import DeadLetters
-from worker.jobs import config_store
 from worker.keys import Keys
 from worker.memory.store import AgentMemory
 from worker.queue import enqueue_pass
 from worker.runs import Runs
 from worker.settings import Settings
+from worker.stores import config_store
 
 # The sleep pass.
 
@@ -188,7 +188,15 @@ def test_status_in_one_look(remq: Remq, stored: AgentMemory) -> None:
     found = remq("status", "--json").json
     assert (found["agents"], found["events_waiting"], found["consolidation"]) == (1, 1, "off")
     assert found["faults"] == []
+    ((entry, _),) = stored.client.xrange("remq:events")
+    assert found["oldest_event"] == int(entry.partition(b"-")[0]) / 1000
     assert remq("status").out.startswith("server")
+
+
+def test_status_without_events(remq: Remq, client: Client) -> None:
+    assert client.ping()
+    assert remq("status", "--json").json["oldest_event"] is None
+    assert "oldest_event        none\n" in remq("status").out
 
 
 def test_the_doctor_says_what_to_start(remq: Remq, stored: AgentMemory) -> None:

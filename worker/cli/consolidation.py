@@ -24,12 +24,13 @@ from worker.cli.session import (
 from worker.config import Config, ConfigStore
 from worker.errors import PassRefused, RemqError
 from worker.gate import Gate
-from worker.jobs import config_store, run_claimed
+from worker.jobs import run_claimed
 from worker.keys import Keys
 from worker.models import choose_model, permitted_model, require_enabled
 from worker.queue import OwnJob, OwnQueue, enqueue_pass, pass_queue
 from worker.runs import Runs
 from worker.sleep.report import Report
+from worker.stores import config_store
 
 one_agent_option = click.option("--agent", type=AGENT, help="Only for this agent.")
 #: How long `run` looks at the queue before it says that no worker takes the job.
@@ -215,7 +216,7 @@ def run(agent: str, here: bool, no_wait: bool, force: bool, as_json: bool) -> No
         report: Report | None = _run_here(session, agent, token, as_json=as_json)
     else:
         # Before the claim: a run whose job reaches no queue would stand in the way.
-        queue = pass_queue(session.queue_client, session.settings)
+        queue = pass_queue(session.open_queue(), session.settings)
         token = _claim(runs, agent)
         job = enqueue_pass(queue, session.settings, agent, token, force=force)
         report = None if no_wait else _wait(session, runs, queue, job, agent, token)
@@ -284,7 +285,8 @@ def _wait(
 def _state_of(queue: OwnQueue, job: str) -> JobStatus | None:
     """How far RQ is with a job; None if it has lost it."""
     try:
-        found = OwnJob.fetch(job, connection=queue.connection, serializer=queue.serializer)
+        with queue.spoken():
+            found = OwnJob.fetch(job, connection=queue.connection, serializer=queue.serializer)
     except NoSuchJobError:
         return None
     return found.get_status(refresh=False)

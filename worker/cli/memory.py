@@ -11,11 +11,11 @@ from rich.table import Table
 
 from worker.cli.session import Session, agent_option, json_option, out, print_json, print_lines
 from worker.errors import MemoryNotFound, RemqError
-from worker.jobs import agent_memory
 from worker.memory import retention
 from worker.memory.item import INSIGHT, Item
 from worker.memory.retention import Removed
 from worker.memory.store import AgentMemory
+from worker.stores import agent_memory
 
 
 class Finite(click.FloatRange):

@@ -9,10 +9,10 @@ from rich.table import Table
 
 from worker import connect
 from worker.cli.session import Session, agent_option, err, json_option, out, print_json
-from worker.jobs import agent_memory
 from worker.memory.recall import Hit, context, public
 from worker.memory.view import MemoryView
 from worker.recaller import K_MAX
+from worker.stores import agent_memory
 
 CONTEXT_K = 4
 

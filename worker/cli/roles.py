@@ -10,8 +10,12 @@ from worker import connect
 from worker.cli.session import Session, json_option, log_to_stderr, out, print_json
 from worker.connect import Client
 from worker.errors import RemqError
-from worker.jobs import config_store
+from worker.health import server_faults
 from worker.queue import enqueue_extraction, extract_queue, pass_queue
+from worker.recaller import Recaller
+from worker.scheduler import Scheduler
+from worker.stores import config_store
+from worker.writer import Writer
 
 log = logging.getLogger("remq")
 
@@ -43,12 +47,10 @@ def _extraction(session: Session) -> Callable[[str, Sequence[int]], None]:
 @json_option
 def writer(burst: bool, as_json: bool) -> None:
     """Store events from the stream, each once. Run as many as you like."""
-    from worker.writer import Writer  # noqa: PLC0415
-
     log_to_stderr(logging.WARNING if burst else logging.INFO)
     session = Session()
     settings = session.settings
-    client = session.role_client
+    client = session.open_for_role()
     role = Writer(
         client,
         settings,
@@ -56,7 +58,7 @@ def writer(burst: bool, as_json: bool) -> None:
         extract=_extraction(session),
     )
     _on_signal(role.stop)
-    _check_server(session.client)
+    _check_server(client)
     log.info("writer started name=%s", role.name)
     tally = role.run(burst=burst)
     if as_json:
@@ -70,17 +72,15 @@ def writer(burst: bool, as_json: bool) -> None:
 @json_option
 def scheduler(once: bool, as_json: bool) -> None:
     """Put passes into the queue for agents that are due and idle. Several may run; one leads."""
-    from worker.scheduler import Scheduler  # noqa: PLC0415
-
     log_to_stderr(logging.WARNING if once else logging.INFO)
     session = Session()
     settings = session.settings
-    queue = pass_queue(session.queue_client, settings)
-    client = session.client if once else session.role_client
+    queue = pass_queue(session.open_queue(), settings)
+    client = session.client if once else session.open_for_role()
     role = Scheduler(client, queue, settings, config_store(client, settings))
     if not once:
         _on_signal(role.stop)
-        _check_server(session.client)
+        _check_server(client)
         log.info("scheduler started")
         role.run()
         return
@@ -104,31 +104,29 @@ def scheduler(once: bool, as_json: bool) -> None:
 @click.option("--burst", is_flag=True, help="Stop when there is nothing left.")
 def worker(burst: bool) -> None:
     """Run passes from the queue, one at a time. Run as many as you like."""
+    # With the jobs it brings all that a pass needs, which no other role should wait for.
     from worker import rqworker  # noqa: PLC0415
 
     log_to_stderr(logging.WARNING if burst else logging.INFO)
     session = Session()
-    rqworker.run(session.queue_client, session.settings, burst=burst)
+    rqworker.run(session.open_queue(), session.settings, burst=burst)
 
 
 @click.command(epilog="\b\nExample:\n  remq recaller")
 def recaller() -> None:
     """Answer recall requests from any language. Run as many as you like."""
-    from worker.recaller import Recaller  # noqa: PLC0415
-
     log_to_stderr()
     session = Session()
-    role = Recaller(session.role_client, session.settings)
+    client = session.open_for_role()
+    role = Recaller(client, session.settings)
     _on_signal(role.stop)
-    _check_server(session.client)
+    _check_server(client)
     log.info("recaller started")
     role.run()
 
 
 def _check_server(client: Client) -> None:
     """Warn loudly of a server that may lose memories; refuse one that is too old."""
-    from worker.health import server_faults  # noqa: PLC0415
-
     for fault in server_faults(client):
         if fault.fatal:
             raise RemqError(fault.text)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
-from redis.exceptions import RedisClusterException, RedisError
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -74,21 +73,18 @@ class Session:
             self._client = connect.memory(self.settings)
         return self._client
 
-    @property
-    def role_client(self) -> Client:
-        """The memory's server, a new connection for a role.
+    def open_for_role(self) -> Client:
+        """Open a connection of a role's own to the memory's server.
 
         It repeats nothing by itself: a role waits for its server in its own way, and must hear of
         a fault, and of a signal to stop, in between.
         """
         return connect.memory(self.settings, retries=0)
 
-    @property
-    def queue_client(self) -> Client:
-        """RQ's server, a new connection that has answered. Raises StoreError, SettingsError."""
+    def open_queue(self) -> Client:
+        """Open a connection to RQ's server that has answered. Raises StoreError, SettingsError."""
         client = connect.queue(self.settings)
-        url = self.settings.queue_url or self.settings.redis_url
-        with connect.spoken(url.get_secret_value() if url else ""):
+        with connect.spoken(connect.in_full(self.settings.queue_place)):
             client.ping()
         return client
 
@@ -111,10 +107,8 @@ def exit_code(run: Callable[[], Any]) -> int:
         return 0
     except (RemqError, EventError) as fault:
         return _say(str(fault))
-    except RedisError as fault:
+    except connect.SERVER_FAULTS as fault:
         return _say(str(connect.sentence(fault, _server())))
-    except RedisClusterException:
-        return _say(f"{connect.shown(_server())} is no cluster that answers.")
     except OSError as fault:
         return _say(f"{fault.filename or 'The system'}: {fault.strerror or type(fault).__name__}.")
     return code if isinstance(code, int) else 0

@@ -17,7 +17,6 @@ from pydantic import SecretStr
 from producer import Event, emit_many
 from worker import connect, embedded
 from worker.connect import Client
-from worker.jobs import agent_memory, config_store
 from worker.memory.item import Item
 from worker.memory.recall import Hit
 from worker.memory.store import Link
@@ -28,6 +27,7 @@ from worker.runs import Runs
 from worker.scheduler import Scheduler, Tick
 from worker.settings import Settings, variable
 from worker.sleep.report import Report
+from worker.stores import agent_memory, config_store
 from worker.writer import Tally, Writer
 
 DAYS = 5

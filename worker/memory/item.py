@@ -65,8 +65,11 @@ class Item:
     def from_fields(cls, item_id: int, row: Mapping[bytes, bytes]) -> "Item":
         """Read an item's hash; fields that are not the item's own are ignored.
 
-        Raises KeyError (a field is missing) or ValueError (it does not read) for a corrupt hash.
+        Raises KeyError (a field is missing) or ValueError (it does not read) for a corrupt hash;
+        also where a script could not work with it, though the field is none of the item's own.
         """
+        for name in (b"base", b"bump"):
+            _number(row, name)
         sources = row.get(b"source_ids", b"")
         return cls(
             id=item_id,
@@ -76,14 +79,14 @@ class Item:
             provenance=row[b"provenance"].decode(),
             salience=_number(row, b"salience"),
             ts=_number(row, b"ts"),
-            access_count=int(row.get(b"access_count", 0)),
+            access_count=_count(row, b"access_count"),
             last_access_ts=_time(row, b"last_access_ts"),
             expires_at=_time(row, b"expires_at"),
             entities=_names(row, b"entities"),
             topics=_names(row, b"topics"),
             last_consolidated_at=_time(row, b"last_consolidated_at"),
             event_id=row.get(b"event_id", b"").decode(),
-            rev=int(row.get(b"rev", 0)),
+            rev=_count(row, b"rev"),
             source_ids=tuple(int(part) for part in sources.split(b",") if part),
         )
 
@@ -102,10 +105,18 @@ class Item:
 
 def _number(row: Mapping[bytes, bytes], name: bytes) -> float:
     number = float(row[name])
+    if b"_" in row[name]:
+        raise ValueError(f"{name.decode()} is a number in Python alone")
     if not math.isfinite(number):
         # It would spoil the order of every ranking it takes part in.
         raise ValueError(f"{name.decode()} is not a finite number")
     return number
+
+
+def _count(row: Mapping[bytes, bytes], name: bytes) -> int:
+    if not row[name].isdigit():
+        raise ValueError(f"{name.decode()} is not a count")
+    return int(row[name])
 
 
 def _time(row: Mapping[bytes, bytes], name: bytes) -> float | None:

@@ -63,11 +63,11 @@ class Script:
         more_keys: Sequence[str] = (),
         more_args: Sequence[Argument] = (),
     ) -> Call:
-        """Bind keys and arguments by name; a wrong or missing name is a KeyError."""
+        """Bind keys and arguments by name; a wrong or missing name is a TypeError."""
         if set(keys) != set(self.keys) or set(args) != set(self.args):
-            raise KeyError(f"{self.name} takes {self.keys} and {self.args}")
+            raise TypeError(f"{self.name} takes {self.keys} and {self.args}")
         if (more_keys and not self.open_keys) or (more_args and not self.open_args):
-            raise KeyError(f"{self.name} takes no further keys or arguments")
+            raise TypeError(f"{self.name} takes no further keys or arguments")
         return Call(
             self,
             (*(keys[name] for name in self.keys), *more_keys),

@@ -8,7 +8,7 @@ from typing import Any
 
 from producer.event import SALIENCE, Event
 from worker.connect import Client
-from worker.errors import MemoryNotFound, StoreError
+from worker.errors import MemoryNotFound, StoreError, reading
 from worker.keys import AgentKeys
 from worker.memory.item import Item
 from worker.memory.scripts import Call, Script, run
@@ -39,7 +39,7 @@ class Link:
 
     @classmethod
     def from_row(cls, field: bytes, value: bytes) -> "Link":
-        """Read one row of the connections hash."""
+        """Read one row of the connections hash. Raises ValueError."""
         from_id, to_id, relationship = field.decode().split(":", 2)
         insight, made_by, ts = value.decode().split("|")
         return cls(
@@ -134,18 +134,17 @@ class AgentMemory:
         return found[0]
 
     def links(self, item_id: int) -> list[Link]:
-        """The connections that touch an item, and for an insight those made with it."""
+        """The connections that touch an item, and for an insight those made with it.
+
+        Raises Unreadable.
+        """
         fields: list[bytes] = sorted(self.client.smembers(self.keys.links(item_id)))
         if not fields:
             return []
         values = self.client.hmget(self.keys.connections, fields)
         rows = zip(fields, values, strict=True)
-        return [Link.from_row(field, value) for field, value in rows if value is not None]
-
-    def recent_insights(self, count: int) -> list[Item]:
-        """The newest insights, newest first."""
-        ids = self.client.zrevrange(self.keys.insights, 0, count - 1)
-        return self.items(int(member) for member in ids)
+        with reading(f"A connection of memory {item_id} of agent {self.keys.agent!r}"):
+            return [Link.from_row(field, value) for field, value in rows if value is not None]
 
     def counts(self) -> dict[str, int]:
         """How many items, connections and insights there are, and how many wait for a pass."""

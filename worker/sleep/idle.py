@@ -52,9 +52,9 @@ class IdleGate:
     ) -> None:
         """Open nothing yet.
 
-        `connect` opens a server by URL (None: remq's own) and reads bytes; it should give up
-        within a second or two and not repeat by itself. `horizon_s`: delayed work due within that
-        time counts. `quiet_s`: the silence that counts as idle where no queue is named.
+        `connect` opens a server by URL (None: RQ's own server) and reads bytes; it should give
+        up within a second or two and not repeat by itself. `horizon_s`: delayed work due within
+        that time counts. `quiet_s`: the silence that counts as idle where no queue is named.
         `retry_s`: how long a server that did not answer is not asked again, so that one dead
         server does not hold up a tick once for every agent. `rq_prefix`: the `RQ_KEY_PREFIX`
         that the agents' RQ runs with.

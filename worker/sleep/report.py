@@ -12,6 +12,11 @@ OK = "ok"
 OFF = "skipped: off"
 UNASKED = "skipped: not asked"
 
+_NUMBERS = (
+    "started_at", "duration_s", "items_reviewed", "connections_made", "insights_written",
+    "salience_rerated", "llm_calls", "prompt_tokens", "completion_tokens",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -47,10 +52,19 @@ class Report:
 
     @classmethod
     def from_fields(cls, row: Mapping[bytes, bytes]) -> Self:
-        """Read a row of the passes stream; fields of a later version are passed over."""
+        """Read a row of the passes stream; fields of a later version are passed over.
+
+        Raises TypeError (a field is missing or of another kind) or ValueError for a corrupt row.
+        """
         known = {one.name for one in fields(cls)}
         values = {name.decode(): json.loads(value) for name, value in row.items()}
-        return cls(**{name: value for name, value in values.items() if name in known})
+        report = cls(**{name: value for name, value in values.items() if name in known})
+        numbers = (getattr(report, name) for name in _NUMBERS)
+        if not all(isinstance(one, int | float) for one in numbers):
+            raise TypeError("what is counted is no number")
+        if not isinstance(report.steps, dict):
+            raise TypeError("the steps are no object")
+        return report
 
     def ended(self, now: float, **changes: Any) -> Self:
         """The same report, closed at `now`."""

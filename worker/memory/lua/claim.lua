@@ -13,6 +13,6 @@ if state == 'running' and tonumber(lease_until) > now then return {'RUNNING', le
 if state == 'queued' and holder ~= gone then return {'QUEUED', holder} end
 if force ~= '1' and tonumber(not_before or 0) > now then return {'EARLY', not_before} end
 
-redis.call('HSET', run, 'state', 'queued', 'token', token, 'claimed_at', string.format('%.3f', now), 'attempts', 0)
+redis.call('HSET', run, 'state', 'queued', 'token', token, 'claimed_at', string.format('%.3f', now))
 redis.call('HDEL', run, 'deferred_reason', 'deferred_until', 'lease_until')
 return {'OK', tostring(redis.call('HINCRBY', run, 'number', 1))}

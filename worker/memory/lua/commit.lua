@@ -7,7 +7,8 @@ local token, now, not_before, rerate, passes_max, feed_max, window, links, insig
 -- relationship; an insight: id, text, provenance, salience, expires_at, source ids, entities, topics;
 -- then the report's fields and values.
 -- Returns {word, connections made, salience raised}: OK, also when it was committed before and the
--- answer was lost, or SUPERSEDED or CHANGED, and then nothing was changed.
+-- answer was lost, or SUPERSEDED or CHANGED, and then nothing was changed. An item that cannot be read
+-- counts as changed: reading the window again leaves it out.
 local fixed_keys, fixed_args = 10, 10
 if #KEYS ~= fixed_keys + window * 2 + insight * 2 or #ARGV ~= fixed_args + window * 4 + links * 3 + insight * 8 + report * 2 then
   return redis.error_reply('ERR commit: arguments do not fit')
@@ -20,16 +21,19 @@ local at, item_of, links_of = fixed_args, {}, {}
 for n = 1, window do
   local id = ARGV[at + (n - 1) * 4 + 1]
   item_of[id], links_of[id] = KEYS[fixed_keys + n], KEYS[fixed_keys + window + n]
-  if redis.call('HGET', item_of[id], 'rev') ~= ARGV[at + (n - 1) * 4 + 2] then return {'CHANGED', 0, 0} end
+  local revision, base, bump, salience, recalls =
+    unpack(redis.call('HMGET', item_of[id], 'rev', 'base', 'bump', 'salience', 'access_count'))
+  local readable = tonumber(base) and tonumber(bump) and tonumber(salience) and tonumber(recalls)
+  if not readable or revision ~= ARGV[at + (n - 1) * 4 + 2] then return {'CHANGED', 0, 0} end
 end
 for n = 1, links do
   local from, to = unpack(ARGV, at + window * 4 + (n - 1) * 3 + 1, at + window * 4 + (n - 1) * 3 + 2)
   if not links_of[from] or not links_of[to] then return redis.error_reply('ERR commit: a connection leaves the window') end
 end
 
--- A key of another type fails here, before anything is written: Redis takes no write back.
+-- A key that holds something else fails here, before anything is written: Redis takes no write back.
 for n = 3, 7 do redis.call('ZCARD', KEYS[n]) end
-redis.call('STRLEN', rev)
+if not string.match(redis.call('GET', rev) or '0', '^%d+$') then return redis.error_reply('ERR commit: rev is no number') end
 redis.call('XLEN', changes)
 redis.call('XLEN', passes)
 redis.call('HLEN', connections)
@@ -59,7 +63,7 @@ for n = 1, window do
     unpack(redis.call('HMGET', item, 'base', 'bump', 'salience', 'access_count', 'counted'))
   local more = 10 * (degree[id] or 0)
   -- By the count, not by the time of the last recall, which another machine's clock has given.
-  if tonumber(recalls) > tonumber(counted or 0) then more = more + 5 end
+  if tonumber(recalls) > (tonumber(counted) or 0) then more = more + 5 end
   if rerate == '1' and more > 0 then
     local higher = string.format('%.14g', math.min(1, base + (bump + more) / 100))
     redis.call('HSET', item, 'bump', bump + more, 'salience', higher)

@@ -13,6 +13,13 @@ for n = fixed_args + 1, #ARGV do
   if redis.call('SISMEMBER', links, ARGV[n]) == 0 then return 'RETRY' end
 end
 
+-- A key that holds something else fails here, before anything is written: Redis takes no write back.
+for n = 2, 6 do redis.call('ZCARD', KEYS[n]) end
+if not string.match(redis.call('GET', rev) or '0', '^%d+$') then return redis.error_reply('ERR delete: rev is no number') end
+redis.call('XLEN', changes)
+redis.call('HLEN', connections)
+for n = fixed_keys + 1, #KEYS do redis.call('SCARD', KEYS[n]) end
+
 for n = fixed_args + 1, #ARGV do
   local field = ARGV[n]
   local from, to = string.match(field, '^(%d+):(%d+):')

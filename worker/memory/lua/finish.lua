@@ -6,6 +6,7 @@ local token, not_before, deferred_reason, passes_max = unpack(ARGV) -- ...
 if redis.call('HGET', run, 'token') ~= token then return 'SUPERSEDED' end
 if redis.call('HGET', run, 'state') == 'idle' then return 'OK' end
 
+redis.call('XLEN', passes) -- A key of another type fails here, before anything is written.
 redis.call('HSET', run, 'state', 'idle', 'not_before', not_before, 'deferred_reason', deferred_reason)
 if #ARGV > 4 then redis.call('XADD', passes, 'MAXLEN', '~', passes_max, '*', unpack(ARGV, 5)) end
 return 'OK'

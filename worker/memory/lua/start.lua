@@ -1,6 +1,6 @@
 local run = unpack(KEYS)
 local token, attempt, lease_s = unpack(ARGV)
--- Begin a claimed pass: count the attempt and start its lease, by the server's clock.
+-- Begin a claimed pass: start its lease, by the server's clock.
 -- `attempt` is a random name of this try, by which a repeated call is known.
 -- Returns OK, RUNNING (another process holds the lease) or SUPERSEDED (the claim is not this one's).
 local time = redis.call('TIME')
@@ -11,5 +11,4 @@ if state == 'running' and tried == attempt then return 'OK' end -- Said before; 
 if state == 'running' and tonumber(lease_until) > now then return 'RUNNING' end
 
 redis.call('HSET', run, 'state', 'running', 'attempt', attempt, 'lease_until', string.format('%.3f', now + lease_s))
-redis.call('HINCRBY', run, 'attempts', 1)
 return 'OK'

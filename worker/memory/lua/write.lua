@@ -8,9 +8,9 @@ local fixed_keys, fixed_args, width = 9, 3, 9
 local events = #KEYS - fixed_keys
 if #ARGV ~= fixed_args + events * width then return redis.error_reply('ERR write: arguments do not fit keys') end
 
--- A key of another type fails here, before anything is written: Redis takes no write back.
-for n = 2, 5 do redis.call('ZCARD', KEYS[n]) end
-redis.call('STRLEN', rev)
+-- A key that holds something else fails here, before anything is written: Redis takes no write back.
+for n = 1, 5 do redis.call('ZCARD', KEYS[n]) end
+if not string.match(redis.call('GET', rev) or '0', '^%d+$') then return redis.error_reply('ERR write: rev is no number') end
 redis.call('STRLEN', epoch)
 redis.call('XLEN', changes)
 redis.call('HLEN', run)

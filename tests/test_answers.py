@@ -428,3 +428,9 @@ def test_any_json_is_read_or_refused(value: object) -> None:
         except AnswerError:
             continue
         assert len(found) <= 3
+
+
+def test_the_prompt_s_own_example_is_no_answer() -> None:
+    metadata = '[{"id": 3, "entities": ["..."], "topics": ["...", "..."]}]'
+    assert read_metadata(metadata, {3}).get(3, Metadata((), ())) == Metadata((), ())
+    assert read_connections('[{"from_id": 3, "to_id": 7, "relationship": "..."}]', {3, 7}, 5) == ()

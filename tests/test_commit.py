@@ -15,6 +15,7 @@ from worker.sleep import window
 from worker.sleep.model import Connection, Metadata
 from worker.sleep.plan import Plan, draw_up
 from worker.sleep.report import Report
+from worker.sleep.seats import COPIES_MAX
 
 INSIGHT = "a and b are one plan"
 
@@ -427,7 +428,7 @@ class TestWhatIsStored:
 
 
 def test_the_largest_pass_fits_into_one_call(alice: AgentMemory, client: redis.Redis) -> None:
-    for number in range(window.SCAN_MAX):
+    for number in range(COPIES_MAX + 52):
         remember(alice, "same" if number > 50 else f"text {number}", ts=NOW - DAY + number)
     links = [Connection(1, 2, f"relation {number}") for number in range(1000)]
     done = apply(alice, connections=links, insight=INSIGHT)

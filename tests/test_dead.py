@@ -12,7 +12,7 @@ from tests.emitting import KEYS, add, letters, make_writer, store_all
 from worker.cli.dead import dead
 from worker.cli.session import exit_code
 from worker.dead import CUT_TO, LONGEST_VALUE, PAGE, DeadLetters
-from worker.errors import MemoryNotFound
+from worker.errors import MemoryNotFound, RemqError
 from worker.memory.scripts import run
 from worker.settings import Settings
 from worker.stores import agent_memory
@@ -66,6 +66,12 @@ class TestRecording:
         (letter,) = letters(client)
         assert letter.id == entry.decode()
         assert letter.reason.startswith("tier 'working'")
+
+    def test_one_that_was_cut_is_not_replayed(self, dead_letters: DeadLetters) -> None:
+        dead_letters.add(b"1-0", {b"agent": b"alice", b"text": b"x" * 200_000}, "too long")
+        (letter,) = dead_letters.list()
+        with pytest.raises(RemqError, match="too long to be kept whole"):
+            dead_letters.replay(letter)
 
     def test_their_number_is_bounded(self, client: redis.Redis) -> None:
         few = DeadLetters(client, KEYS, 200)

@@ -6,7 +6,7 @@ from tests.stage import DAY, NOW, apply, remember
 from worker.memory.item import Item
 from worker.memory.store import AgentMemory
 from worker.sleep import window
-from worker.sleep.seats import Seat
+from worker.sleep.seats import COPIES_MAX, Seat
 
 
 def item(number: int, text: str | None = None, **fields: object) -> Item:
@@ -154,3 +154,23 @@ def test_a_window_expires_with_its_first_memory_or_copy() -> None:
     assert not window.expired([Seat(lasting), Seat(brief)], NOW)
     assert window.expired([Seat(lasting), Seat(brief)], NOW + 5)
     assert window.expired([Seat(lasting, (brief,))], NOW + 5)
+
+
+@pytest.mark.parametrize("flood", ["equal", "expired"])
+def test_a_flood_does_not_hide_the_older_ones(
+    alice: AgentMemory, flood: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "SCAN_PAGE", 10)
+    for number in range(5):
+        remember(alice, f"older {number}", ts=NOW - 2 * DAY + number)
+    for number in range(35):
+        expires = NOW - 1 if flood == "expired" else None
+        text = "again" if flood == "equal" else f"gone {number}"
+        remember(alice, text, ts=NOW - DAY + number, expires_at=expires)
+    texts = {seat.item.text for seat in window.read(alice, 20, now=NOW).seats}
+    assert {f"older {number}" for number in range(5)} <= texts
+
+
+def test_the_copies_of_one_window_are_bounded() -> None:
+    found = window.seats([item(number, "same") for number in range(2000, 0, -1)], 20, now=NOW)
+    assert len(found[0].copies) == COPIES_MAX

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from worker.batch import arrival
 from worker.connect import Client
-from worker.errors import MemoryNotFound
+from worker.errors import MemoryNotFound, RemqError
 from worker.keys import Keys
 
 #: A value longer than an event may have can never be stored, so its beginning is enough to know it.
@@ -16,6 +16,7 @@ PAGE = 100
 
 _REASON = b"_reason"
 _ENTRY = b"_entry"
+_CUT = b"_cut"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class DeadLetter:
     id: str
     reason: str
     fields: dict[bytes, bytes] = field(repr=False)
+    #: Whether a value was too long to be kept whole.
+    cut: bool = False
 
     def public(self) -> dict[str, object]:
         """The shape of `dead list --json`; bytes that are no text are shown as escapes."""
@@ -45,6 +48,8 @@ class DeadLetters:
         row = {name[:LONGEST_VALUE]: _bounded(value) for name, value in fields.items()}
         row[_REASON] = reason.encode()
         row[_ENTRY] = entry_id
+        if any(len(value) > LONGEST_VALUE for value in fields.values()):
+            row[_CUT] = b"1"
         self.client.xadd(self.keys.dead, row, maxlen=self.longest, approximate=True)
 
     def list(self) -> Iterator[DeadLetter]:
@@ -71,8 +76,11 @@ class DeadLetters:
         """Send a refused event again under its own event id, so that it cannot be stored twice.
 
         What it left out is as it was when it first arrived: the time, and the entry's id as its
-        event id. The letter stays until it is dropped; the new entry's id.
+        event id. The letter stays until it is dropped; the new entry's id. Raises RemqError for one
+        that was too long to be kept whole: what is left of it is not what was sent.
         """
+        if letter.cut:
+            raise RemqError(f"Dead letter {letter.id} was too long to be kept whole; emit it anew.")
         fields = {**letter.fields}
         first = letter.id.encode()
         if not fields.get(b"event_id"):
@@ -113,9 +121,9 @@ class DeadLetters:
 
 
 def _letter(place: bytes, row: dict[bytes, bytes]) -> DeadLetter:
-    fields = {name: value for name, value in row.items() if name not in {_REASON, _ENTRY}}
+    fields = {name: value for name, value in row.items() if name not in {_REASON, _ENTRY, _CUT}}
     entry = row.get(_ENTRY, place).decode()
-    return DeadLetter(entry, _text(row.get(_REASON, b"")), fields)
+    return DeadLetter(entry, _text(row.get(_REASON, b"")), fields, cut=_CUT in row)
 
 
 def _bounded(value: bytes) -> bytes:

@@ -106,6 +106,14 @@ def test_a_tick_tells_whom_it_put_off_and_why(
     assert tick["deferred"][0]["reason"] == "list:remq:recall has 1 entry waiting"
 
 
+def test_switching_all_off_names_the_agents_that_stay_on(remq: Remq, stored: AgentMemory) -> None:
+    remq("consolidation", "enable", "--agent", "alice")
+    done = remq("consolidation", "disable")
+    assert done.out == "Consolidation is off for all agents.\n"
+    assert "Agent alice has settings of its own: on, with offline." in done.err
+    assert stored.client.hget("remq:{alice}:config", "enabled") == b"1"
+
+
 # Forgetting.
 
 

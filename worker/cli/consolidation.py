@@ -70,6 +70,16 @@ def enable(agent: str | None, as_json: bool) -> None:
     out.print(f"Consolidation is on for {whom}. Model: {model.name}.", markup=False)
     if session.settings.uses_openai:
         out.print("The memories of a pass are sent to that address.")
+    if agent is None:
+        _name_others(store)
+
+
+def _name_others(store: ConfigStore) -> None:
+    """Say which agents go by a switch and model of their own, whatever holds for all."""
+    configs = store.for_agents(sorted(store.overrides()))
+    for name, config in configs.items():
+        state = f"on, with {config.model}" if config.enabled else "off"
+        err.print(f"Agent {name} has settings of its own: {state}.", markup=False)
 
 
 @consolidation.command(epilog="\b\nExample:\n  remq consolidation disable --agent alice")
@@ -78,11 +88,14 @@ def enable(agent: str | None, as_json: bool) -> None:
 def disable(agent: str | None, as_json: bool) -> None:
     """Switch the pass off, for all or one agent, from the next tick."""
     session = Session()
-    config_store(session.client, session.settings).set({"enabled": "off"}, agent)
+    store = config_store(session.client, session.settings)
+    store.set({"enabled": "off"}, agent)
     if as_json:
         print_json({"enabled": False, "agent": agent})
-    else:
-        out.print(f"Consolidation is off for {f'agent {agent}' if agent else 'all agents'}.")
+        return
+    out.print(f"Consolidation is off for {f'agent {agent}' if agent else 'all agents'}.")
+    if agent is None:
+        _name_others(store)
 
 
 @consolidation.command(
@@ -255,9 +268,14 @@ def _run_here(session: Session, agent: str, token: str, *, as_json: bool) -> Rep
         if not as_json:
             err.print(f"  {step:<12}{state}", markup=False)
 
-    report = run_claimed(
-        session.client, session.settings, agent, token, force=True, progress=progress
-    )
+    try:
+        report = run_claimed(
+            session.client, session.settings, agent, token, force=True, progress=progress
+        )
+    except KeyboardInterrupt:
+        # Else the run would count as running until its lease is over.
+        Runs(session.client, session.settings).put_off(agent, token, "stopped", time.time())
+        raise
     if report is None:
         raise PassRefused("The run was taken over by another process; nothing was changed here.")
     return report

@@ -52,7 +52,8 @@ def replay(letter_id: str | None, every: bool, as_json: bool) -> None:
     if bool(letter_id) == every:
         raise click.UsageError("Name one ID, or --all.")
     letters = _letters()
-    chosen = letters.list() if every else [letters.find(str(letter_id))]
+    whole = (letter for letter in letters.list() if not letter.cut)
+    chosen = whole if every else [letters.find(str(letter_id))]
     sent = {letter.id: letters.replay(letter) for letter in chosen}
     letters.drop(set(sent))
     if as_json:

@@ -91,7 +91,7 @@ def _emit_lines(fields: dict[str, str], as_json: bool) -> None:
     session = Session()
     outcome = Outcome()
     try:
-        _send_all(session, agent, sys.stdin.buffer, outcome)
+        _send_all(session, agent, _standard_input(), outcome)
     except RedisError:
         err.print(f"{outcome.taken} were taken before; sent again, they are stored once.")
         raise
@@ -148,6 +148,12 @@ def _events(lines: BinaryIO, agent: str | None, outcome: Outcome) -> Iterator[Ev
             outcome.refuse(number, str(error))
         else:
             outcome.unknown_fields += len(row.keys() - set(NAMES))
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:  # Closed by whoever started us.
+        raise click.UsageError("There is no standard input to read lines from.")
+    return sys.stdin.buffer
 
 
 class _LineError(Exception):

@@ -105,6 +105,10 @@ def exit_code(run: Callable[[], Any]) -> int:
         # Whoever read our output has gone; that is theirs to decide.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except UnicodeError:
+        return _say(
+            "Something given, or to be printed, is not in this terminal's encoding: use UTF-8."
+        )
     except (RemqError, EventError) as fault:
         return _say(str(fault))
     except connect.SERVER_FAULTS as fault:

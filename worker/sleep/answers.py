@@ -108,8 +108,13 @@ def read_insight(text: str) -> str:
 
 
 def clean(text: str, most: int) -> str:
-    """Put a text on one line without control characters, at most `most` characters long."""
+    """Put a text on one line without control characters, at most `most` characters long.
+
+    Empty where it has neither a letter nor a digit.
+    """
     line = _line(text)
+    if not any(letter.isalnum() for letter in line):
+        return ""  # Nothing said: the example's own "..." comes back from models that copy it.
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from worker.memory.item import INSIGHT, Item
 from worker.sleep.model import WindowItem
 
+#: Copies that go with one window: a pass is one script call, and Lua bounds its arguments.
+COPIES_MAX = 800
+
 
 @dataclass(frozen=True, slots=True)
 class Seat:
@@ -26,15 +29,21 @@ class Seat:
 
 
 def seats(waiting: Iterable[Item], size: int, *, now: float) -> tuple[Seat, ...]:
-    """Seat items, given newest first: identical texts share a seat, the newest speaks for them."""
+    """Seat items, given newest first: identical texts share a seat, the newest speaks for them.
+
+    At most `COPIES_MAX` copies in all; the others wait for a later pass.
+    """
     seated: dict[str, list[Item]] = {}
+    copies = 0
     for item in waiting:
         if item.kind == INSIGHT or has_expired(item, now):
             continue
-        if item.text in seated:
+        if item.text not in seated:
+            if len(seated) < size:
+                seated[item.text] = [item]
+        elif copies < COPIES_MAX:
             seated[item.text].append(item)
-        elif len(seated) < size:
-            seated[item.text] = [item]
+            copies += 1
     return tuple(Seat(items[0], tuple(items[1:])) for items in seated.values())
 
 

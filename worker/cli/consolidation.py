@@ -110,7 +110,10 @@ Examples:
 @one_agent_option
 @json_option
 def set_value(name: str, value: str, agent: str | None, as_json: bool) -> None:
-    """Change a setting of the pass at run time; it holds from the next tick."""
+    """Change a setting of the pass at run time; it holds from the next tick.
+
+    A new interval counts from the end of the next pass.
+    """
     if name in {"enabled", "model"}:
         raise click.UsageError("Use `enable` and `disable`, which record the model.")
     session = Session()

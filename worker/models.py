@@ -13,7 +13,7 @@ def choose_model(settings: Settings) -> Model:
     """The model this environment names: an OpenAI-compatible one, or the offline stand-in."""
     if not settings.uses_openai:
         return OfflineModel()
-    # The openai package takes a second to import, which nobody offline should wait for.
+    # It imports the openai package, which nobody offline should wait for.
     from worker.sleep.llm import OpenAIModel  # noqa: PLC0415
 
     key = settings.openai_api_key

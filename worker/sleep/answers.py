@@ -33,11 +33,9 @@ from typing import Any
 
 from worker.errors import AnswerError, NoInsight
 from worker.sleep import reasoning
-from worker.sleep.model import Connection, Metadata
+from worker.sleep.model import MAX_ENTITIES, MAX_TOPICS, Connection, Metadata
 
 MAX_ANSWER = 1_000_000
-MAX_ENTITIES = 6
-MAX_TOPICS = 4
 MAX_NAME = 64
 MAX_RELATIONSHIP = 120
 MIN_INSIGHT = 10

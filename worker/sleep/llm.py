@@ -1,6 +1,6 @@
 """A model behind any server that speaks OpenAI's chat completions: OpenAI, Ollama, vLLM, DeepSeek.
 
-Importing this module imports the openai package (about half a second): import it only where a
+Importing this module imports the openai package (about a third of a second): import it only where a
 pass is going to ask a model over the network.
 """
 

@@ -29,6 +29,11 @@ class WindowItem:
     topics: tuple[str, ...] = ()
 
 
+#: The most names and tags that one memory gets.
+MAX_ENTITIES = 6
+MAX_TOPICS = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Metadata:
     """What is named in one memory (at most 6 entities) and what it is about (2 to 4 topics)."""

@@ -13,7 +13,7 @@ from itertools import combinations
 
 from worker.errors import NoInsight
 from worker.sleep import phrases
-from worker.sleep.model import Answer, Question, Step, WindowItem
+from worker.sleep.model import MAX_ENTITIES, MAX_TOPICS, Answer, Question, Step, WindowItem
 from worker.sleep.terms import Term, Window, entities
 from worker.sleep.tokens import is_chinese
 
@@ -27,8 +27,6 @@ ALIKE = 0.6
 NOISE = 0.3
 #: A term of less weight is hardly a thing, and does not stand beside a subject.
 WEAK = 0.6
-MAX_ENTITIES = 6
-MAX_TOPICS = 4
 #: Terms that an insight names beside its subject.
 MAX_COMPANIONS = 3
 #: Connections that one memory may take part in.
